@@ -1,0 +1,17 @@
+"""Signal receivers that run once at a time for each key, and again for what came meanwhile."""
+
+from .exceptions import EventError, LockLost, RecheckError
+from .outcome import Outcome
+from .passes import Pass, current_pass
+from .receivers import Receiver, recheck
+
+__all__ = [
+    "EventError",
+    "LockLost",
+    "Outcome",
+    "Pass",
+    "Receiver",
+    "RecheckError",
+    "current_pass",
+    "recheck",
+]

@@ -1,0 +1,95 @@
+"""Events of a transaction, delivered after it commits.
+
+One ``on_commit`` entry for every event, and the entry owns its event. Django dropping an entry is the rollback,
+so savepoints, nested blocks and captures in tests need no case of their own. Beside the entries a connection has
+weak references to them, in order: the first entry that runs takes along every later one that is still alive.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from django.db import connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from . import conf, dispatch
+from .events import Events
+from .outage import Ready
+from .outcome import Outcome
+from .passes import Pass
+from .records import Item
+
+if TYPE_CHECKING:
+    from .receivers import Receiver
+
+_numbers = itertools.count()
+_waiting: weakref.WeakKeyDictionary[
+    BaseDatabaseWrapper, weakref.WeakValueDictionary[int, Entry]
+] = weakref.WeakKeyDictionary()
+
+
+class Entry:
+    """One event that waits for its transaction; calling it is the commit."""
+
+    __slots__ = ("__weakref__", "connection", "done", "number", "own", "ready")
+
+    def __init__(self, connection: BaseDatabaseWrapper, ready: Ready, own: Pass | None) -> None:
+        self.connection = connection
+        self.ready = ready
+        self.own = own
+        self.number = next(_numbers)
+        self.done = False
+
+    def __call__(self) -> None:
+        """Deliver this event and every later living one, unless an earlier entry did."""
+        if self.done:
+            return
+        waiting = _waiting.get(self.connection, {})
+        batch = [entry for entry in list(waiting.values()) if entry.number >= self.number]
+        batch = [entry for entry in batch if not entry.done]
+        for entry in batch:
+            entry.done = True
+        dispatch.deliver([entry.ready for entry in batch if not _kept(entry.own, entry.ready)])
+
+
+def _kept(own: Pass | None, ready: Ready) -> bool:
+    """Leave an event to the open pass that caused it, if it is still open."""
+    return own is not None and own.keep(ready.events)
+
+
+def deliver(
+    receiver: Receiver[..., Any],
+    item: Item,
+    events: Events,
+    using: str,
+    own: Pass | None,
+) -> Outcome:
+    """Deliver an event when its transaction has committed: now, where there is none.
+
+    Args:
+        receiver: Whose event it is.
+        item: What it concerns.
+        events: The event.
+        using: The database whose commit counts.
+        own: The open pass of the same item that the event comes from.
+
+    Raises:
+        TransactionManagementError: Autocommit is off, so nothing tells when the change is committed.
+    """
+    ready, connection = Ready(receiver, item, events), connections[using]
+    if connection.in_atomic_block:
+        entry = Entry(connection, ready, own)
+        _waiting.setdefault(connection, weakref.WeakValueDictionary())[entry.number] = entry
+        robust = not conf.get("RAISE_EXCEPTIONS") and receiver.options.on_redis_error != "raise"
+        transaction.on_commit(entry, using=using, robust=robust)
+        return Outcome.AFTER_COMMIT
+    if not connection.get_autocommit():
+        raise transaction.TransactionManagementError(
+            f"{receiver.name} can't follow changes of {using!r}: autocommit is switched off by hand, so nobody "
+            "tells when they are committed. Use transaction.atomic(), or AUTOCOMMIT with the receiver."
+        )
+    if _kept(own, ready):
+        return Outcome.COALESCED
+    return dispatch.deliver([ready])[0]

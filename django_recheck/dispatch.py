@@ -1,0 +1,195 @@
+"""Who runs the passes of committed events: the thread that committed, or a worker.
+
+Events are all recorded before the first pass runs, and before anything raises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from django.db import connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from . import conf, outage, store
+from .exceptions import RecordError
+from .outage import Ready
+from .outcome import Outcome
+from .passes import prepare
+from .records import Grant, Item, clock
+from .runner import OUTCOMES, Ended, Hold
+
+logger = logging.getLogger("django_recheck")
+
+
+def deliver(batch: Sequence[Ready]) -> list[Outcome]:
+    """Deliver committed events.
+
+    Args:
+        batch: Items with their events; the same item may stand there several times.
+
+    Returns:
+        The outcome for each.
+
+    Raises:
+        RedisError: Redis didn't take an event of a receiver with ``on_redis_error="raise"``.
+        Exception: What a receiver raised, with ``RAISE_EXCEPTIONS``.
+    """
+    merged: dict[Item, Ready] = {}
+    for ready in batch:
+        if older := merged.get(ready.item):
+            ready = Ready(ready.receiver, ready.item, ready.events.after(older.events))
+        merged[ready.item] = ready
+    found = _deliver(list(merged.values()))
+    if owed := outage.collect():
+        _deliver(owed)
+    _raise_first(ended.error for ended in found.values())
+    return [found[ready.item].outcome for ready in batch]
+
+
+def _deliver(batch: list[Ready]) -> dict[Item, Ended]:
+    inline = [ready for ready in batch if _inline(ready)]
+    if len(inline) == len(batch) == 1 and not _elsewhere(inline):
+        return {batch[0].item: _at_once(batch[0])}
+    entries = [
+        store.Entry(r.item, r.events.count, r.events.packed(), r.receiver.options) for r in batch
+    ]
+    words = outage.guarded(partial(store.current().enqueue, entries))
+    if isinstance(words, Exception):
+        return {ready.item: _away(ready, words) for ready in batch}
+    found = {
+        ready.item: Ended(OUTCOMES[word]) if word in OUTCOMES else _away(ready, _unreadable())
+        for ready, word in zip(batch, words, strict=True)
+    }
+    free = [ready for ready in inline if found[ready.item].outcome is Outcome.PENDING]
+    later = _elsewhere(free)
+    if later is None:
+        found |= _run_recorded(free)
+    else:
+        later(free)
+    return found
+
+
+def open_connection() -> BaseDatabaseWrapper | None:
+    """Return a connection of this thread with an open transaction; a TestCase's own don't count."""
+    for connection in connections.all(initialized_only=True):
+        if connection.in_atomic_block:
+            if not all(getattr(b, "_from_testcase", False) for b in connection.atomic_blocks):
+                return connection
+        elif connection.connection is not None and not connection.get_autocommit():
+            return connection
+    return None
+
+
+def _inline(ready: Ready) -> bool:
+    options = ready.receiver.options
+    return options.dispatch == "inline" and not options.delay
+
+
+def _elsewhere(batch: list[Ready]) -> Callable[[list[Ready]], None] | None:
+    """Return how passes are started that can't run here and now, None if they can."""
+    if not batch:
+        return None
+    connection = open_connection()
+    if connection is not None:
+        return partial(_after_commit, connection)
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+    return _in_thread
+
+
+def _after_commit(connection: BaseDatabaseWrapper, batch: list[Ready]) -> None:
+    """Try recorded items once another open transaction of this thread has committed."""
+    if connection.in_atomic_block:
+        transaction.on_commit(partial(run_recorded, batch), using=connection.alias, robust=True)
+
+
+def _in_thread(batch: list[Ready]) -> None:
+    """Run recorded items beside a running event loop, which mustn't wait for them."""
+    run = contextvars.copy_context().run
+    threading.Thread(target=run, args=(run_recorded, batch), name="django-recheck").start()
+
+
+def run_recorded(batch: Sequence[Ready]) -> None:
+    """Run items that stand recorded, as far as they are free and the budget goes."""
+    if open_connection() is None:
+        _raise_first(ended.error for ended in _run_recorded(batch).values())
+
+
+def _run_recorded(batch: Sequence[Ready]) -> dict[Item, Ended]:
+    found, started = {}, clock()
+    for ready in batch:
+        options = ready.receiver.options
+        if clock() - started >= options.inline_budget:
+            continue  # stays pending
+        claimed = outage.guarded(partial(store.current().claim, ready.item, options))
+        found[ready.item] = _ended(ready, claimed, started + options.inline_budget)
+    return found
+
+
+def _at_once(ready: Ready) -> Ended:
+    options, started = ready.receiver.options, clock()
+    packed, count = ready.events.packed(), ready.events.count
+    request = partial(store.current().request, ready.item, packed, count, options)
+    granted = outage.guarded(request)
+    return _ended(ready, granted, started + options.inline_budget)
+
+
+def _ended(ready: Ready, granted: Grant | str | Exception, until: float) -> Ended:
+    if isinstance(granted, Grant):
+        return Hold(ready.receiver, granted, until).run()
+    if isinstance(granted, Exception):
+        return _away(ready, granted)
+    logger.debug(
+        "%s %s: %s",
+        *(ready.receiver.name, ready.item.text, granted),
+        extra={"receiver": ready.receiver.name, "key": ready.item.text},
+    )
+    return Ended(OUTCOMES[granted])
+
+
+def _unreadable() -> Exception:
+    return RecordError(store.NEWER)
+
+
+def _away(ready: Ready, error: Exception) -> Ended:
+    """Do with an event that Redis doesn't take what ``ON_REDIS_ERROR`` says."""
+    policy, names = (
+        ready.receiver.options.on_redis_error,
+        (ready.receiver.name, ready.item.text),
+    )
+    if policy == "raise":
+        return Ended(Outcome.PENDING, error=_Refused(error))
+    if policy == "skip":
+        logger.error("%s %s: Redis didn't take the event, it is skipped: %s", *names, error)
+        return Ended(Outcome.IGNORED)
+    logger.error("%s %s: Redis didn't take the event, running unlocked: %s", *names, error)
+    outage.owe(ready)
+    if _elsewhere([ready]):
+        return Ended(Outcome.PENDING)
+    try:
+        prepared = prepare(ready.receiver, ready.item, ready.events, None)
+        if prepared is not None:
+            prepared()
+    except Exception as failure:
+        logger.warning("%s %s: the receiver failed", *names, exc_info=failure)
+        return Ended(Outcome.FAILED, error=failure)
+    return Ended(Outcome.UNLOCKED)
+
+
+class _Refused(Exception):
+    """Carries what ``on_redis_error="raise"`` raises, whatever RAISE_EXCEPTIONS says."""
+
+
+def _raise_first(errors: Iterable[BaseException | None]) -> None:
+    for error in filter(None, errors):
+        if isinstance(error, _Refused):
+            raise error.args[0]
+        if conf.get("RAISE_EXCEPTIONS"):
+            raise error

@@ -1,0 +1,217 @@
+"""One event: made from a signal, merged with others of its item, to and from the text in Redis.
+
+Events of one (signal, action, sender) form a group and merge; groups of an item stand side by side, newest last.
+``scripts/record.lua`` merges by the same rule.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import Model
+from django.dispatch import Signal
+
+from . import travel
+from .exceptions import RecordError
+from .keys import dumps
+from .records import pack, unpack
+
+if TYPE_CHECKING:
+    from .receivers import Receiver
+
+VARYING = {"post_save": "update_fields", "m2m_changed": "pk_set"}
+"""The argument that becomes None as soon as two events of a group differ in it."""
+DIFFERS = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Merged events of one (signal, action, sender)."""
+
+    name: str
+    created: bool
+    raw: bool
+    varying: str
+    body: str
+
+    def after(self, older: Group) -> Group:
+        """Return this group with an older one of the same name merged into it."""
+        return replace(
+            self,
+            created=self.created or older.created,
+            raw=self.raw and older.raw,
+            varying=self.varying if self.varying == older.varying else DIFFERS,
+        )
+
+    @property
+    def marks(self) -> str:
+        """How the record writes ``created`` and ``raw``."""
+        return "c" * self.created + "r" * self.raw
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """All that is known of an item's events: how many there were, and the groups they merged to."""
+
+    count: int
+    groups: tuple[Group, ...]
+
+    def after(self, older: Events) -> Events:
+        """Return these events with older ones merged in; nothing is claimed less than happened."""
+        mine = {group.name: group for group in self.groups}
+        merged = {group.name: group for group in older.groups if group.name not in mine}
+        for old in older.groups:
+            if old.name in mine:
+                mine[old.name] = mine[old.name].after(old)
+        return Events(self.count + older.count, (*merged.values(), *mine.values()))
+
+    def packed(self) -> bytes:
+        """Return the groups as the record holds them."""
+        parts = ((g.name, g.marks, g.varying, g.body) for g in self.groups)
+        return pack(text.encode() for part in parts for text in part)
+
+    @classmethod
+    def parse(cls, count: int, packed: bytes) -> Events:
+        """Read a record's events.
+
+        Raises:
+            RecordError: They are broken.
+        """
+        texts = unpack(packed)
+        if len(texts) % 4:
+            raise RecordError("The events of a record are incomplete.")
+        groups = []
+        for name, marks, varying, body in zip(
+            *[iter(text.decode("utf-8", "replace") for text in texts)] * 4
+        ):
+            groups.append(Group(name, "c" in marks, "r" in marks, varying, body))
+        return cls(count, tuple(groups))
+
+
+def from_signal(
+    receiver: Receiver[..., Any], signal: Signal | None, named: Mapping[str, Any]
+) -> Events:
+    """Make the event of one signal delivered to one receiver.
+
+    Args:
+        receiver: Whose options say what is carried along.
+        signal: The signal, None for one that was asked for by hand.
+        named: What the receiver would be called with: sender and all arguments.
+
+    Raises:
+        EventError: Something of it can't travel.
+    """
+    rest = {name: value for name, value in named.items() if name not in ("signal", "sender")}
+    instance = rest.pop("instance", None)
+    kind = travel.signal_name(signal)
+    varying = ""
+    if kind in VARYING and (value := rest.pop(VARYING[kind], None)) is not None:
+        varying = dumps(sorted(value, key=str))
+    created, raw = bool(rest.pop("created", False)), bool(rest.pop("raw", False))
+    values = label = None
+    if isinstance(instance, Model):
+        values = travel.field_values(instance, receiver.carried)
+        label = instance._meta.label_lower
+    elif instance is not None:
+        rest["instance"] = instance
+    sender = travel.sender_name(named.get("sender"))
+    plain, rows = travel.arguments_out(kind, rest)
+    known = signal is not None or instance is not None
+    data = receiver.data(**named) if receiver.data and known else None
+    name = dumps([kind, str(rest.get("action", "")), sender])
+    body = dumps([label, values, plain, rows, data])
+    return Events(1, (Group(name, created, raw, varying, body),))
+
+
+@dataclass(slots=True)
+class Call:
+    """A group made ready for the receiver: who sent what, about which row."""
+
+    signal: str
+    sender: Any
+    instance: Model | None
+    using: str
+    arguments: dict[str, Any]
+    data: Any
+
+    @classmethod
+    def of(cls, group: Group, using: str) -> Call:
+        """Read a group; rows it refers to are read, its own row isn't yet.
+
+        Raises:
+            RecordError: The group is broken.
+        """
+        try:
+            kind, action, sender = json.loads(group.name)
+            label, values, plain, rows, data = json.loads(group.body)
+            arguments = {
+                **plain,
+                **{name: travel.row_named(*row) for name, row in rows.items()},
+            }
+            instance = None
+            if label is not None:
+                model = travel.sender_named(label)
+                if model is None:
+                    raise RecordError(f"This process has no model {label!r}.")
+                instance = travel.restored(model, using, values)
+            varying = json.loads(group.varying) if group.varying not in ("", DIFFERS) else None
+        except (ValueError, TypeError, AttributeError) as error:
+            raise RecordError(f"An event can't be read: {error}") from error
+        if kind == "post_save":
+            arguments |= {"created": group.created, "raw": group.raw}
+            arguments["update_fields"] = None if varying is None else frozenset(varying)
+        elif kind == "m2m_changed":
+            arguments |= {
+                "pk_set": None if varying is None else set(varying),
+                "action": action,
+            }
+        return cls(kind, travel.sender_named(sender), instance, using, arguments, data)
+
+    @property
+    def deletes(self) -> bool:
+        """Whether the event says that its row goes away."""
+        return self.signal in ("post_delete", "pre_delete")
+
+    def named(self) -> dict[str, Any]:
+        """Return the keyword arguments of the receiver."""
+        named = {
+            "signal": travel.signal_named(self.signal),
+            "sender": self.sender,
+            **self.arguments,
+        }
+        if self.instance is not None or self.signal in travel.SIGNALS or not self.signal:
+            named["instance"] = self.instance
+        return named
+
+    def as_save(self) -> Call:
+        """Return the same row's event as a save that says nothing of what changed."""
+        arguments = {
+            "created": False,
+            "raw": False,
+            "update_fields": None,
+            "using": self.using,
+        }
+        return replace(self, signal="post_save", arguments=arguments)
+
+
+Shape = Callable[[Any], Any]
+
+
+def read_row(instance: Model, using: str, shape: Shape | None) -> Model | None:
+    """Read a row again, past custom default managers.
+
+    Args:
+        instance: Says which row.
+        using: The database to read from: where the event wrote.
+        shape: The receiver's ``queryset=``, given the queryset and returning one.
+    """
+    rows = type(instance)._base_manager.using(using)
+    return (shape(rows.all()) if shape else rows.all()).filter(pk=instance.pk).first()
+
+
+def group_names(groups: Iterable[Group]) -> tuple[tuple[str, str, str], ...]:
+    """Return (signal, action, sender) of each group, as far as they can be read."""
+    return tuple(tuple(json.loads(group.name)) for group in groups)

@@ -1,0 +1,19 @@
+"""The exceptions that this package raises of its own."""
+
+from __future__ import annotations
+
+
+class RecheckError(Exception):
+    """Base of this package's own exceptions."""
+
+
+class LockLost(RecheckError):
+    """The lease of the running pass is over, and the item may be another's."""
+
+
+class EventError(RecheckError, TypeError):
+    """An event can't be recorded: its key or its arguments can't travel."""
+
+
+class RecordError(RecheckError):
+    """What Redis holds for an item can't be used: broken, or another version's."""

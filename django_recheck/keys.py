@@ -1,0 +1,129 @@
+"""Keys and items: what a lock is about, as one canonical text that can be read back.
+
+A key is an int, a str, a UUID, a saved model instance, or a tuple of these.
+Its text is JSON, so ``42`` and ``"42"`` are two keys, and ``redis-cli`` shows what is meant.
+An item's text is the key's, then the database's alias and the captured context where they aren't the default.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, cast
+from uuid import UUID
+
+from django.apps import apps
+from django.db import DEFAULT_DB_ALIAS
+from django.db.models import Field, Model
+
+from .exceptions import EventError, RecordError
+
+
+def dumps(value: Any) -> str:
+    """Return canonical JSON: ASCII, no spaces, sorted."""
+    return json.dumps(value, separators=(",", ":"), sort_keys=True)
+
+
+def root_of(model: type[Model]) -> type[Model]:
+    """Return the model whose table gives the primary key: past proxies and multi-table children."""
+    model = cast("type[Model]", model._meta.concrete_model)
+    while model._meta.pk.remote_field and getattr(
+        model._meta.pk.remote_field, "parent_link", False
+    ):
+        model = cast("type[Model]", model._meta.pk.remote_field.model)
+    return model
+
+
+def primary_key(model: type[Model]) -> Field[Any, Any]:
+    """Return the field whose ``to_python`` gives a model's key its one type."""
+    return cast("Field[Any, Any]", root_of(model)._meta.pk)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Model):
+        root = root_of(type(value))
+        if value.pk is None:
+            raise EventError(
+                f"A {value._meta.label} that was never saved can't be a key: it has no primary key."
+            )
+        pk = primary_key(type(value)).to_python(value.pk)
+        known = pk if isinstance(pk, (int, str, UUID, tuple)) else str(pk)
+        return {root._meta.label_lower: _plain(known)}
+    if isinstance(value, UUID):
+        return {"uuid": str(value)}
+    if isinstance(value, tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)
+    raise EventError(
+        f"A key can't be {value!r} ({type(value).__name__}): return an int, a str, a UUID, "
+        "a saved model instance, a tuple of these, or None to ignore the event."
+    )
+
+
+def _raw(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(_raw, value))
+    if isinstance(value, dict):
+        ((kind, inner),) = value.items()
+        if kind == "uuid":
+            return UUID(inner)
+        return primary_key(apps.get_model(kind)).to_python(_raw(inner))
+    return value
+
+
+def item_text(key: Any, using: str = DEFAULT_DB_ALIAS, context: Any = None) -> str:
+    """Return the canonical text of an item.
+
+    Args:
+        key: The key, as a receiver's key callable may return it.
+        using: The database that the event came from.
+        context: What ``CONTEXT`` captured, JSON or None.
+
+    Raises:
+        EventError: The key has a type that no key may have.
+
+    >>> item_text((7, "de"))
+    '[7,"de"]'
+    >>> item_text(7, "archive")
+    '7 "archive"'
+    """
+    parts = [dumps(_plain(key))]
+    if using != DEFAULT_DB_ALIAS or context is not None:
+        parts.append(dumps(using))
+    if context is not None:
+        parts.append(dumps(context))
+    return " ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Concern:
+    """What an item's text says: the raw key, the database and the context."""
+
+    key: Any
+    """As the receiver's key gave it; a model instance is its primary key."""
+    using: str
+    context: Any
+
+    @classmethod
+    def parse(cls, text: str) -> Concern:
+        """Read an item's text.
+
+        Raises:
+            RecordError: It is no item's text, or names a model that this process doesn't have.
+        """
+        decoder, at, values = json.JSONDecoder(), 0, []
+        try:
+            while at < len(text):
+                value, at = decoder.raw_decode(text, at)
+                values.append(value)
+                at += 1
+            key = _raw(values[0])
+            using = values[1] if len(values) > 1 else DEFAULT_DB_ALIAS
+            if len(values) > 3 or not isinstance(using, str):
+                raise ValueError("an item has a key, a database and a context")
+        except Exception as error:  # whatever stands in Redis, and whatever to_python makes of it
+            raise RecordError(f"The item {text[:200]!r} can't be read: {error}") from error
+        return cls(key, using, values[2] if len(values) > 2 else None)

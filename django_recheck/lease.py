@@ -1,0 +1,123 @@
+"""Renews every lease of the process: one thread, batched, there only while something is held.
+
+A short hold costs it one entry in a dict: the thread looks every third of the shortest TTL,
+and ends itself once nothing was held since it last looked.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from redis.exceptions import RedisError
+
+from . import store
+from .records import Grant, clock
+
+logger = logging.getLogger("django_recheck")
+
+
+class Lease:
+    """One hold's lease: the grant of its present pass, and for how long it may be renewed.
+
+    Args:
+        grant: The grant; replaced at every pass boundary.
+        ttl: Seconds that each renewal gives.
+        max_hold: Seconds after a pass began from which on it isn't renewed.
+    """
+
+    def __init__(self, grant: Grant, ttl: float, max_hold: float) -> None:
+        self.ttl = ttl
+        self.max_hold = max_hold
+        self.begin(grant)
+
+    def begin(self, grant: Grant) -> None:
+        """Note that a pass begins, its lease fresh from the server."""
+        self.grant = grant
+        self.began = clock()
+
+    @property
+    def renewable(self) -> bool:
+        """Whether it is to be renewed now: neither lost nor beyond MAX_HOLD."""
+        now = clock()
+        return now < self.grant.deadline and now - self.began < self.max_hold
+
+
+class Renewer:
+    """The leases of one process and the thread that renews them."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._leases: set[Lease] = set()
+        self._thread: threading.Thread | None = None
+        self._busy = False
+
+    @contextmanager
+    def keep(self, lease: Lease) -> Iterator[None]:
+        """Renew a lease for as long as the block runs."""
+        if lease.max_hold <= lease.ttl:
+            yield
+            return
+        with self._changed:
+            self._busy = True
+            shortest = all(lease.ttl < other.ttl for other in self._leases)
+            self._leases.add(lease)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="django-recheck-leases", daemon=True
+                )
+                self._thread.start()
+            elif shortest:
+                self._changed.notify()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._leases.discard(lease)
+
+    def _run(self) -> None:
+        pause = 10.0
+        while True:
+            with self._changed:
+                pause = min([lease.ttl / 3 for lease in self._leases], default=pause)
+                self._changed.wait(pause)
+                if not self._leases and not self._busy:
+                    self._thread = None
+                    return
+                self._busy = False
+                leases = list(self._leases)
+            self.renew(leases)
+
+    def renew(self, leases: list[Lease]) -> None:
+        """Renew what may be renewed, in one round trip; a lease that is lost says so."""
+        due = [(lease, lease.grant) for lease in leases if lease.renewable]
+        if not due:
+            return
+        try:
+            held = store.current().renew([g for _, g in due], [lease.ttl for lease, _ in due])
+        except (RedisError, OSError) as error:
+            logger.warning("Leases couldn't be renewed, trying on until they end: %s", error)
+            return
+        for (lease, grant), mine in zip(due, held, strict=True):
+            if not mine and lease in self._leases:  # else it ended while we asked
+                grant.deadline = 0.0
+
+
+renewer = Renewer()
+
+
+def _forked() -> None:
+    global renewer
+    renewer = Renewer()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def keep(lease: Lease) -> AbstractContextManager[None]:
+    """Renew a lease for as long as the returned context manager is open."""
+    return renewer.keep(lease)

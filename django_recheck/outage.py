@@ -1,0 +1,100 @@
+"""While Redis is away: leave it alone for a while, run unlocked, remember what is owed.
+
+A save never breaks for it unless ``ON_REDIS_ERROR`` is ``"raise"``.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from redis.exceptions import RedisError
+
+from . import conf
+from .events import Events
+from .exceptions import RecordError
+from .records import Item
+
+if TYPE_CHECKING:
+    from .receivers import Receiver
+
+logger = logging.getLogger("django_recheck")
+
+MOST_OWED: Final = 10_000
+"""Items that a process remembers for the time when Redis is back."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """An item's events, committed and merged: what is to be delivered."""
+
+    receiver: Receiver[..., Any]
+    item: Item
+    events: Events
+
+
+class RedisAway(RedisError):
+    """Redis failed a moment ago and isn't asked again before BREAKER seconds are over."""
+
+
+class _Breaker:
+    """Opens at a failure, so that one hanging server doesn't cost every save its socket timeout."""
+
+    def __init__(self) -> None:
+        self._until = 0.0
+
+    @property
+    def open(self) -> bool:
+        """Whether Redis is left alone just now."""
+        return time.monotonic() < self._until
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        if self.open:
+            raise RedisAway("Redis failed a moment ago and is left alone for now.")
+        try:
+            yield
+        except RedisError:
+            self._until = time.monotonic() + float(conf.get("BREAKER"))
+            raise
+
+    def close(self) -> None:
+        self._until = 0.0
+
+
+breaker = _Breaker()
+_owed: dict[Item, Ready] = {}
+_mutex = threading.Lock()
+
+
+def guarded(ask: Callable[[], T]) -> T | Exception:
+    """Ask Redis something unless it is left alone just now; return what went wrong, if it did."""
+    try:
+        with breaker.watch():
+            return ask()
+    except (RedisError, RecordError, OSError) as error:
+        return error
+
+
+def owe(ready: Ready) -> None:
+    """Remember that an item needs one more pass under its lock."""
+    with _mutex:
+        if len(_owed) < MOST_OWED or ready.item in _owed:
+            _owed[ready.item] = ready
+
+
+def collect() -> list[Ready]:
+    """Hand out what is owed, unless Redis is still left alone."""
+    if not _owed or breaker.open:
+        return []
+    with _mutex:
+        owed = list(_owed.values())
+        _owed.clear()
+    return owed

@@ -1,0 +1,131 @@
+"""The text forms that Python shares with the Lua scripts: netstrings, the record, a grant.
+
+``scripts/record.lua`` is the other side; a change here is a change there.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from typing import Final
+
+from .exceptions import RecordError
+
+FORMAT: Final = 1
+
+
+def pack(texts: Iterable[bytes]) -> bytes:
+    """Return the texts as one string of netstrings."""
+    return b"".join(b"%d:%s" % (len(text), text) for text in texts)
+
+
+def unpack(packed: bytes) -> list[bytes]:
+    """Return the netstrings of a packed string.
+
+    Raises:
+        RecordError: The string isn't made of netstrings.
+    """
+    texts, at = [], 0
+    while at < len(packed):
+        colon = packed.find(b":", at, at + 20)
+        size = packed[at:colon]
+        end = colon + 1 + int(size) if colon > 0 and size.isdigit() else -1
+        if not 0 <= end <= len(packed):
+            raise RecordError("The events of a record are no netstrings.")
+        texts.append(packed[colon + 1 : end])
+        at = end
+    return texts
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One lock and one record: a receiver's name and the item's text (see ``keys``)."""
+
+    receiver: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """An item's record as it stands in Redis. Times are milliseconds of the server's clock, 0 for never."""
+
+    token: str
+    fence: str
+    passes: int
+    attempts: int
+    since: int
+    owed: int
+    ready: int
+    first: int
+    last: int
+    own: int
+    newer_own: int
+    count: int
+    newer_count: int
+    error: str
+    working: bytes
+    newer: bytes
+
+    @classmethod
+    def parse(cls, text: bytes) -> Record:
+        """Return the record of a lane's hash.
+
+        Raises:
+            RecordError: It is broken, or of another version of this package.
+        """
+        head, newline, body = text.partition(b"\n")
+        version, *words = head.split(b" ")
+        if version.isdigit() and int(version) > FORMAT:
+            raise RecordError(f"The record has format {int(version)}, this version reads {FORMAT}.")
+        numbers = fields(cls)[2:13]
+        if not newline or version != b"%d" % FORMAT or len(words) != len(numbers) + 2:
+            raise RecordError("The record is broken: its head can't be read.")
+        texts = unpack(body)
+        if len(texts) != 3 or not all(word.isdigit() for word in words[1:]):
+            raise RecordError("The record is broken: its parts can't be read.")
+        token, fence, *counts = (word.decode("ascii", "replace") for word in words)
+        error, working, newer = texts
+        return cls(
+            token,
+            fence,
+            *map(int, counts),
+            error.decode("utf-8", "replace"),
+            working,
+            newer,
+        )
+
+
+if hasattr(time, "CLOCK_BOOTTIME"):
+
+    def clock() -> float:
+        """Return seconds of a clock that also counts while the machine sleeps, as leases do."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+else:  # pragma: no cover - not on Linux
+    clock = time.monotonic
+
+
+@dataclass(slots=True)
+class Grant:
+    """The right to one pass, and where its hold stands."""
+
+    item: Item
+    token: str
+    fence: str
+    number: int
+    count: int
+    """Events that this pass covers."""
+    attempts: int
+    own: bool
+    """Only the hold's own events caused this pass."""
+    events: bytes
+    takeover: bool
+    deadline: float
+    """When the lease surely ends, by ``clock()``: counted from before the command was sent."""
+    pid: int = field(default_factory=os.getpid)
+
+    @property
+    def ours(self) -> bool:
+        """Whether this process took it: a forked child owns nothing."""
+        return self.pid == os.getpid()

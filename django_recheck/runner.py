@@ -1,0 +1,225 @@
+"""One hold: passes until the item is done, requeued, failed or lost.
+
+The store decides what comes next; this module calls the receiver in between.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from redis.exceptions import RedisError
+
+from . import lease, outage, store
+from .events import Events
+from .exceptions import RecordError
+from .outcome import Outcome
+from .passes import prepare
+from .records import Grant, Item, clock
+
+if TYPE_CHECKING:
+    from .receivers import Receiver
+
+logger = logging.getLogger("django_recheck")
+
+LONGEST_ERROR: Final = 4000
+"""Characters of an exception that its record keeps."""
+
+OUTCOMES: Final = {
+    "DONE": Outcome.RAN,
+    "REQUEUED": Outcome.REQUEUED,
+    "PENDING": Outcome.PENDING,
+    "FAILED": Outcome.FAILED,
+    "DEAD": Outcome.DEAD,
+    "COALESCED": Outcome.COALESCED,
+    "HELD": Outcome.COALESCED,
+    "LATER": Outcome.PENDING,
+    "BROKEN": Outcome.DEAD,
+    "MISSING": Outcome.RAN,
+}
+"""What the store's words mean for an event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a hold ended: what became of the item, how many passes it took, what the receiver raised."""
+
+    outcome: Outcome
+    passes: int = 0
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Worked:
+    """How one pass went, in the words of ``finish``."""
+
+    word: str
+    error: BaseException | None = None
+    skipped: bool = False
+    own: tuple[int, bytes] = (0, b"")
+
+
+def never() -> bool:
+    """Say that nobody asked to stop."""
+    return False
+
+
+class Hold:
+    """The possession of one item's lock.
+
+    Args:
+        receiver: Whose passes these are.
+        grant: The right to the first one.
+        until: ``clock()`` after which no further pass starts here.
+        stopping: Says whether the process was asked to end.
+    """
+
+    def __init__(
+        self,
+        receiver: Receiver[..., Any],
+        grant: Grant,
+        until: float = float("inf"),
+        stopping: Callable[[], bool] = never,
+    ) -> None:
+        self.receiver = receiver
+        self.item: Item = grant.item
+        self.grant = grant
+        self.until = until
+        self.stopping = stopping
+        self.events = Events(0, ())
+        self.passes = 0
+        self.error: BaseException | None = None
+        self.lost = False
+        self.began = 0.0
+
+    def run(self) -> Ended:
+        """Run passes until the hold is over.
+
+        Returns:
+            How it ended. Only what isn't an ``Exception`` (KeyboardInterrupt, SystemExit, …) is raised,
+            after the item was given back.
+        """
+        options = self.receiver.options
+        kept = lease.Lease(self.grant, options.ttl, options.max_hold)
+        if self.grant.takeover:
+            self._log(logging.WARNING, "%s %s: taken over from a holder whose lease ended")
+        with lease.keep(kept):
+            while True:
+                worked = self._work()
+                following = self._finish(worked)
+                if isinstance(following, Outcome):
+                    return Ended(following, self.passes, self.error)
+                self.grant = following
+                kept.begin(following)
+
+    def _work(self) -> _Worked:
+        """Run one pass. A lease that is over before it begins gives the pass back."""
+        grant, self.began = self.grant, clock()
+        if self.began >= grant.deadline:
+            return _Worked("back")
+        try:
+            if grant.events:
+                self.events = Events.parse(grant.count, grant.events)
+            prepared = prepare(self.receiver, self.item, self.events, grant)
+            if prepared is None:
+                return _Worked("ok", skipped=True)
+            if clock() >= grant.deadline:
+                return _Worked("back")
+            self.passes += 1
+            try:
+                prepared()
+            finally:
+                own = prepared.run.end()
+        except Exception as error:
+            return _Worked("failed", error)
+        except BaseException as error:
+            return _Worked("back", error)
+        return _Worked("ok", own=(own.count, own.packed()) if own else (0, b""))
+
+    def _finish(self, worked: _Worked) -> Grant | Outcome:
+        options, grant = self.receiver.options, self.grant
+        now = clock()
+        over = now >= self.until or now - self.began > options.max_hold
+        last = over or grant.number >= options.max_passes or self.stopping()
+        try:
+            with outage.breaker.watch():
+                following, resent = store.current().finish(
+                    grant,
+                    worked.word,
+                    options,
+                    last=last,
+                    error=_described(worked.error),
+                    own=worked.own,
+                )
+                if following == "LOST" and grant.ours:
+                    following = self._heal(quiet=resent or worked.word == "back")
+        except (RedisError, RecordError, OSError) as error:
+            self._log(logging.WARNING, "%s %s: its pass couldn't be closed: %s", error)
+            outage.owe(outage.Ready(self.receiver, self.item, self.events))
+            following = "PENDING"
+        self._report(worked, following)
+        if worked.error is not None and not isinstance(worked.error, Exception):
+            raise worked.error
+        if isinstance(following, Grant):
+            return following
+        if self.lost or following == "LOST":
+            return Outcome.LEASE_LOST
+        if following == "DONE" and worked.skipped:
+            return Outcome.GONE
+        return OUTCOMES[following]
+
+    def _heal(self, *, quiet: bool) -> Grant | str:
+        """Ask for one more pass: a holder that outlived its lease may have had a stale last word.
+
+        Quietly, where that is no news: a pass that never began, or a ``finish`` whose reply was lost and
+        whose first copy did close the hold.
+        """
+        if not quiet:
+            self._log(
+                logging.WARNING,
+                "%s %s: a pass outlived its lease, one more is asked for",
+            )
+        again, self.lost = self.lost, not quiet
+        packed, current = self.events.packed(), store.current()
+        if again:  # one healing pass a hold is enough; the next is for others
+            entry = store.Entry(self.item, 1, packed, self.receiver.options)
+            return current.enqueue([entry])[0]
+        return current.request(self.item, packed, 1, self.receiver.options, heal=True)
+
+    def _report(self, worked: _Worked, following: Grant | str) -> None:
+        if isinstance(worked.error, Exception):
+            self.error = worked.error
+            level = logging.ERROR if following == "DEAD" else logging.WARNING
+            self._log(
+                level,
+                "%s %s: the receiver failed (%s)",
+                following,
+                exc_info=worked.error,
+            )
+        elif following == "REQUEUED":
+            self._log(logging.INFO, "%s %s: requeued, a further pass is owed")
+
+    def _log(
+        self,
+        level: int,
+        text: str,
+        *rest: object,
+        exc_info: BaseException | None = None,
+    ) -> None:
+        names = {"receiver": self.receiver.name, "key": self.item.text}
+        args = (self.receiver.name, self.item.text, *rest)
+        logger.log(level, text, *args, extra=names, exc_info=exc_info)
+
+
+def _described(error: BaseException | None) -> str:
+    """Return an exception's traceback, bounded, whatever its ``str()`` does."""
+    if error is None:
+        return ""
+    try:
+        lines = traceback.TracebackException.from_exception(error).format()
+        return "".join(lines)[-LONGEST_ERROR:]
+    except Exception:
+        return type(error).__name__

@@ -1,0 +1,48 @@
+-- A drain asks for one item that an index named. Promises 1 and 4: what a dead holder left is taken over with its
+-- events and the newer ones; what kills its holders again and again backs off and ends dead.
+-- ARGV: 3 token, 4 lease ms, 5 most attempts, 6 first backoff ms, 7 longest backoff ms.
+-- Replies: GRANTED fence pass count attempts own events takeover | HELD | LATER (not ripe, or dead) | DEAD (given up
+-- now) | MISSING (an entry without a record, removed) | BROKEN (put aside as dead) | NEWER (left alone).
+-- Twice: with the same token while it is held, the same answer and no write.
+-- Death after it: as after request.
+local TOKEN, LEASE = ARGV[3], tonumber(ARGV[4])
+local r, at, why = load(ITEM)
+if why == 'newer' then return {'NEWER'} end
+if r and held == TOKEN and r.token == TOKEN then return begun('GRANTED', r) end
+if held then
+  r = r or blank()
+  if r.token ~= held then adopt(r, held) end
+  refuse(at, r, LEASE)
+  return {'HELD'}
+end
+if not r then
+  place(ITEM, at, why == 'broken' and DEAD or nil, now)
+  return {why == 'broken' and 'BROKEN' or 'MISSING'}
+end
+if r.token == TOKEN then return {'HELD'} end -- a late copy: our own lease is over
+
+local takeover = r.token ~= '-'
+if takeover then
+  local nothing_newer = r.newer_count == 0
+  put_back(r)
+  r.attempts = r.attempts + 1
+  if nothing_newer and r.attempts >= tonumber(ARGV[5]) then
+    r.owed, r.ready = 0, 0
+    r.error = r.error ~= '' and r.error or 'No pass of ' .. r.attempts .. ' finished within its lease.'
+    leave(at, r, DEAD, now)
+    return {'DEAD'}
+  end
+  r.owed = now
+  if r.attempts > 1 then r.owed = now + wait(r.attempts - 1, tonumber(ARGV[6]), tonumber(ARGV[7])) end
+end
+
+local due = due_at(r)
+if not due and at.dead then
+  leave(at, r, DEAD, at.dead)
+  return {'LATER'}
+end
+if due and due > now then
+  leave(at, r, DUE, due)
+  return {'LATER'}
+end
+return grant(at, r, TOKEN, LEASE, takeover)

@@ -1,0 +1,61 @@
+-- Again or release, one step. Promises 1, 4 and 6: no event between the last look at the flag and the release;
+-- bounded holds; nothing left behind. `LAST` says that the holder may not go again (cap, budget, stopping).
+-- ARGV: 3 token, 4 fence, 5 pass, 6 outcome (ok | failed | back), 7 lease ms, 8 last 0/1, 9 most attempts, 10 first and
+-- 11 longest backoff ms, 12 error, 13 count and 14 events of its own, 15 delay ms, 16 longest wait ms.
+-- Replies: AGAIN fence pass count attempts own events | DONE | REQUEUED | PENDING | FAILED | DEAD | LOST (no write).
+-- Twice: a stored pass + 1 repeats AGAIN; any other mismatch is LOST, and nothing is written.
+-- Death after it: after AGAIN the lease ends and the item is taken over; after the others nothing is held.
+local TOKEN, PASS, LEASE = ARGV[3], tonumber(ARGV[5]), tonumber(ARGV[7])
+local r, at, why = load(ITEM)
+if why == 'newer' then return {'LOST'} end
+if not r or r.token ~= TOKEN or r.fence ~= ARGV[4] then
+  if held ~= TOKEN then return {'LOST'} end
+  r = r or blank() -- the lock is ours, its record isn't: a flag may have gone with it
+  adopt(r, TOKEN)
+  r.fence, r.passes, r.owed, r.since = ARGV[4], PASS, now, now
+elseif held and held ~= TOKEN then
+  return {'LOST'}
+end
+if r.passes == PASS + 1 then return begun('AGAIN', r) end
+if r.passes ~= PASS then return {'LOST'} end
+
+if ARGV[6] == 'back' then
+  put_back(r)
+  r.owed = now
+  leave(at, r, DUE, now)
+  return {'PENDING'}
+end
+if ARGV[6] == 'failed' then
+  local nothing_newer = r.newer_count == 0
+  put_back(r)
+  r.attempts, r.error, r.ready = r.attempts + 1, ARGV[12], 0
+  if nothing_newer and r.attempts >= tonumber(ARGV[9]) then
+    r.owed = 0
+    leave(at, r, DEAD, now)
+    return {'DEAD'}
+  end
+  r.owed = now + wait(r.attempts, tonumber(ARGV[10]), tonumber(ARGV[11]))
+  leave(at, r, DUE, r.owed)
+  return {'FAILED'}
+end
+
+r.attempts, r.error, r.working, r.count, r.own = 0, '', '', 0, 0
+if ARGV[14] ~= '' then
+  local alone = not due_at(r)
+  add(r, ARGV[14], tonumber(ARGV[13]), tonumber(ARGV[15]), tonumber(ARGV[16]))
+  r.newer_own = alone and 1 or 0
+end
+local due = due_at(r)
+if not due then
+  forget(ITEM, at)
+  if held then redis.call('DEL', LOCK) end
+  return {'DONE'}
+end
+if due > now or ARGV[8] == '1' then
+  r.token, r.passes = '-', 0
+  leave(at, r, DUE, due)
+  return {due > now and 'PENDING' or 'REQUEUED'}
+end
+begin(r)
+hold(ITEM, at, r, LEASE)
+return begun('AGAIN', r)

@@ -1,0 +1,48 @@
+-- The lock of one item, for the scripts that take, refuse or give it up. KEYS: 6 lock, 7 the shard's fence.
+local LOCK, FENCE = KEYS[6], KEYS[7]
+local held, last_fence = redis.call('GET', LOCK), redis.call('GET', FENCE)
+
+-- A lock whose record says otherwise is believed: its holder is told to go again (a fence of 0 matches nobody's).
+local function adopt(r, token)
+  put_back(r)
+  r.token, r.fence = token, '0'
+end
+
+local function hold(item, at, r, lease)
+  place(item, at, RUNNING, now + lease)
+  redis.call('SET', LOCK, r.token, 'PX', lease)
+  save(item, at, r)
+end
+
+-- What the client learns of a pass that begins; the same words when it asks again.
+local function begun(word, r, takeover)
+  return {word, r.fence, r.passes, r.count, r.attempts, r.own, r.working, takeover and 1 or 0}
+end
+
+-- Fences grow, also after a flush: the clock in microseconds, or one more than the last.
+local function grant(at, r, token, lease, takeover)
+  r.token, r.since, r.passes = token, now, 0
+  r.fence = string.format('%.0f', math.max((tonumber(last_fence) or 0) + 1, TIME[1] * 1e6 + TIME[2]))
+  begin(r)
+  hold(ITEM, at, r, lease)
+  redis.call('SET', FENCE, r.fence)
+  return begun('GRANTED', r, takeover)
+end
+
+-- The item is another's: whatever the indexes said, it is running until the lock's end, and a lock has an end.
+local function refuse(at, r, lease)
+  local left = redis.call('PTTL', LOCK)
+  if left < 0 then
+    redis.call('PEXPIRE', LOCK, lease)
+    left = lease
+  end
+  place(ITEM, at, RUNNING, now + left)
+  save(ITEM, at, r)
+end
+
+-- Nobody holds the item; a pass is owed, or it was given up.
+local function leave(at, r, index, score)
+  place(ITEM, at, index, score)
+  if held then redis.call('DEL', LOCK) end
+  save(ITEM, at, r)
+end

@@ -1,0 +1,12 @@
+-- Names some items of a lane that are ripe, or whose lease is over, and puts each a little off, so that workers don't
+-- fight over it and a death after peeking heals. It grants nothing: claim looks again.
+-- ARGV: 3 how many, 4 put off by ms. (2 is unused.) Replies a list of items, lapsed leases first.
+-- Twice: the items of the first time come again later; until then any event runs them.
+local found = {}
+for _, index in ipairs({RUNNING, DUE}) do
+  for _, item in ipairs(redis.call('ZRANGEBYSCORE', index, '-inf', now, 'LIMIT', 0, ARGV[3] - #found)) do
+    found[#found + 1] = item
+    redis.call('ZADD', index, now + ARGV[4], item)
+  end
+end
+return found

@@ -1,0 +1,40 @@
+-- Acquire or flag, one step. Promise 1: an event that is refused is seen by the holder, however close its end.
+-- ARGV: 3 token, 4 lease ms, 5 count, 6 events, 7 heal 0/1, 8 first backoff ms, 9 longest backoff ms.
+-- Replies: GRANTED fence pass count attempts own events takeover | COALESCED | PENDING | DEAD | NEWER (left alone).
+-- Twice: with the same token while it is held, the same answer and no write. A copy that comes later is one more event.
+-- Death after it: the lease ends, and the record in `running` is taken over with its events.
+local TOKEN, LEASE, HEAL = ARGV[3], tonumber(ARGV[4]), ARGV[7] == '1'
+local r, at, why = load(ITEM)
+if why == 'newer' then return {'NEWER'} end
+if r and held == TOKEN and r.token == TOKEN then return begun('GRANTED', r) end
+
+r = r or blank()
+local takeover = false
+if held then
+  if r.token ~= held then adopt(r, held) end
+elseif r.token ~= '-' and r.token ~= TOKEN then -- its lease is over
+  put_back(r)
+  r.attempts, takeover = r.attempts + 1, true
+end
+add(r, ARGV[6], HEAL and 0 or tonumber(ARGV[5]), 0, 0) -- a heal owes a pass, but is no newer event
+if HEAL then r.attempts = r.attempts + 1 end
+
+if held then
+  refuse(at, r, LEASE)
+  return {'COALESCED'}
+end
+if r.token == TOKEN then -- our own lease is over: a lapsed token is never granted anew, a drain takes it over
+  leave(at, r, RUNNING, now)
+  return {'PENDING'}
+end
+if HEAL and at.dead then -- only a new event revives
+  r.owed = 0
+  leave(at, r, DEAD, at.dead)
+  return {'DEAD'}
+end
+if HEAL and r.attempts > 1 then
+  r.owed = now + wait(r.attempts - 1, tonumber(ARGV[8]), tonumber(ARGV[9]))
+  leave(at, r, DUE, r.owed)
+  return {'PENDING'}
+end
+return grant(at, r, TOKEN, LEASE, takeover)

@@ -1,0 +1,385 @@
+"""The only module that talks to Redis: one method an operation, one Lua script behind each.
+
+What the scripts promise stands in their heads, and ``docs/explanation/protocol.md`` puts it together.
+Receivers, transactions and policies are the neighbours' business.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import secrets
+import socket
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.core.cache import caches
+from django.core.exceptions import ImproperlyConfigured
+
+from . import conf
+from .connection import Call, Connection
+from .exceptions import RecordError
+from .records import FORMAT, Grant, Item, clock
+
+CHUNK: Final = 200
+"""Items or leases that one call carries: long enough to be cheap, short enough not to hold the server up."""
+
+NEWER = "A newer version of django-recheck wrote this item's record; it is left alone."
+
+
+def milliseconds(seconds: float) -> int:
+    """Return whole milliseconds, rounded up so that a wait is never shortened to nothing."""
+    return -int(-seconds * 1000 // 1)
+
+
+def new_token() -> str:
+    """Return an owner token: host, pid and 128 random bits, new for every acquisition."""
+    return f"{_host()}:{os.getpid()}:{secrets.token_hex(16)}"
+
+
+@functools.cache
+def _host() -> str:
+    return "-".join(socket.gethostname().split()) or "unknown"
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _bytes(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The Redis keys of one receiver in one shard."""
+
+    receiver: str
+    tag: str
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """state, running, due, dead, lanes: the order of KEYS in the scripts."""
+        named = (
+            f"{self.tag}:{kind}:{self.receiver}" for kind in ("state", "running", "due", "dead")
+        )
+        return (*named, f"{self.tag}:lanes")
+
+    def lock(self, item: Item) -> str:
+        """Return the lock key of an item."""
+        return f"{self.tag}:lock:{self.receiver}:{item.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Events of one item on their way to Redis."""
+
+    item: Item
+    count: int
+    events: bytes
+    options: conf.Options
+
+
+def _chunks(indexes: list[int]) -> Iterator[list[int]]:
+    for start in range(0, len(indexes), CHUNK):
+        yield indexes[start : start + CHUNK]
+
+
+class Store(Connection):
+    """One namespace in one Redis.
+
+    Args:
+        alias: The django-redis cache whose connection is used.
+        prefix: ``RECHECK["PREFIX"]``, behind the cache's own KEY_PREFIX.
+        shards: How many hash tags the items are spread over.
+    """
+
+    def __init__(self, alias: str, prefix: str, shards: int) -> None:
+        super().__init__(alias)
+        self.shards = shards
+        self.base = ":".join(filter(None, (str(caches[alias].key_prefix), prefix)))
+        self.meta = f"{self.base}:meta"
+        self._known = False
+
+    # First use
+
+    def call(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> tuple[Any, bool]:
+        self.check_format()
+        return super().call(name, keys, args)
+
+    def call_many(self, name: str, calls: Sequence[Call]) -> list[Any]:
+        self.check_format()
+        return super().call_many(name, calls)
+
+    def check_format(self) -> None:
+        """Write down the shard count at the first use of all, and compare it at the first of this process.
+
+        Raises:
+            ImproperlyConfigured: Redis holds items of another SHARDS or of a newer format.
+        """
+        if self._known:
+            return
+
+        def command(client: Any) -> Any:
+            with client.pipeline(transaction=False) as pipe:
+                pipe.hsetnx(self.meta, "shards", self.shards)
+                pipe.hsetnx(self.meta, "format", FORMAT)
+                pipe.hmget(self.meta, "shards", "format")
+                return pipe.execute()[-1]
+
+        shards, version = map(_text, self.send(command)[0])
+        if not version.isdigit() or int(version) > FORMAT:
+            raise ImproperlyConfigured(
+                f"Redis holds items of format {version}, this version of django-recheck "
+                f"writes {FORMAT}: update it, or give it another RECHECK['PREFIX']."
+            )
+        if shards != str(self.shards):
+            self._reshard(int(shards))
+        self._known = True
+
+    def _reshard(self, stored: int) -> None:
+        """Take the new shard count if nothing is stored under the old one."""
+
+        def command(client: Any) -> Any:
+            with client.pipeline(transaction=False) as pipe:
+                for shard in range(stored):
+                    pipe.exists(self.lane("", shard).keys[-1])
+                return pipe.execute()
+
+        if any(self.send(command)[0]):
+            raise ImproperlyConfigured(
+                f"RECHECK['SHARDS'] is {self.shards}, but Redis holds items in {stored}: "
+                f"set it back to {stored}, and change it when nothing is running or pending."
+            )
+        self.send(lambda client: client.hset(self.meta, "shards", self.shards))
+
+    # Names
+
+    def lane(self, receiver: str, shard: int) -> Lane:
+        """Return the lane of a receiver in one shard."""
+        return Lane(receiver, f"{{{self.base}:{shard}}}")
+
+    def lane_of(self, item: Item) -> Lane:
+        """Return the lane that an item lives in."""
+        return self.lane(item.receiver, zlib.crc32(item.text.encode()) % self.shards)
+
+    def lanes(self, receivers: Iterable[str]) -> Iterator[Lane]:
+        """Return all lanes of some receivers."""
+        return (self.lane(name, shard) for name in receivers for shard in range(self.shards))
+
+    def _one(self, name: str, item: Item, args: Sequence[Any]) -> tuple[Any, bool]:
+        lane = self.lane_of(item)
+        keys = (*lane.keys, lane.lock(item), f"{lane.tag}:fence")
+        return self.call(name, keys, (item.receiver, item.text, *args))
+
+    # The protocol
+
+    def request(
+        self,
+        item: Item,
+        events: bytes,
+        count: int,
+        options: conf.Options,
+        *,
+        heal: bool = False,
+    ) -> Grant | str:
+        """Acquire the item's lock for its events, or flag its holder. One round trip.
+
+        Returns:
+            The grant, or ``"COALESCED"``, ``"PENDING"``, ``"DEAD"``.
+        """
+        token, sent = new_token(), clock()
+        args = (
+            token,
+            milliseconds(options.ttl),
+            count,
+            events,
+            int(heal),
+            *_backoff(options),
+        )
+        reply, _ = self._one("request", item, args)
+        return self._granted(item, token, sent + options.ttl, reply)
+
+    def claim(self, item: Item, options: conf.Options) -> Grant | str:
+        """Take an item that is ripe or whose holder died. One round trip.
+
+        Returns:
+            The grant, or ``"HELD"``, ``"LATER"``, ``"DEAD"``, ``"MISSING"``, ``"BROKEN"``.
+        """
+        token, sent = new_token(), clock()
+        args = (
+            token,
+            milliseconds(options.ttl),
+            options.max_attempts,
+            *_backoff(options),
+        )
+        reply, _ = self._one("claim", item, args)
+        return self._granted(item, token, sent + options.ttl, reply)
+
+    def finish(
+        self,
+        grant: Grant,
+        outcome: str,
+        options: conf.Options,
+        *,
+        last: bool = False,
+        error: str = "",
+        own: tuple[int, bytes] = (0, b""),
+    ) -> tuple[Grant | str, bool]:
+        """End a pass: go again, or give the lock up. One round trip.
+
+        Args:
+            grant: The pass's grant.
+            outcome: ``"ok"``, ``"failed"``, or ``"back"`` for a pass that was interrupted.
+            options: The receiver's settings.
+            last: Whether the hold must end here.
+            error: What the receiver raised.
+            own: Count and events of the item that the pass itself caused.
+
+        Returns:
+            The grant of the next pass or a word, and whether the command was sent twice.
+        """
+        if not grant.ours:
+            return "LOST", False
+        sent = clock()
+        delays = (milliseconds(options.delay), milliseconds(options.max_wait))
+        args = (
+            *(
+                grant.token,
+                grant.fence,
+                grant.number,
+                outcome,
+                milliseconds(options.ttl),
+            ),
+            *(
+                int(last),
+                options.max_attempts,
+                *_backoff(options),
+                error,
+                *own,
+                *delays,
+            ),
+        )
+        reply, resent = self._one("finish", grant.item, args)
+        return self._granted(grant.item, grant.token, sent + options.ttl, reply), resent
+
+    def enqueue(self, entries: Sequence[Entry]) -> list[str]:
+        """Record events without acquiring: all in one round trip, a script for every 200 of a lane.
+
+        Returns:
+            ``"COALESCED"``, ``"PENDING"`` or ``"NEWER"`` for each entry.
+        """
+        lanes: dict[Lane, list[int]] = defaultdict(list)
+        for index, entry in enumerate(entries):
+            lanes[self.lane_of(entry.item)].append(index)
+        chunks = [(lane, part) for lane, found in lanes.items() for part in _chunks(found)]
+        calls: list[Call] = []
+        for lane, part in chunks:
+            options = entries[part[0]].options
+            args = [
+                lane.receiver,
+                "",
+                *map(milliseconds, (options.delay, options.max_wait)),
+            ]
+            for entry in map(entries.__getitem__, part):
+                args += [entry.item.text, entry.count, entry.events]
+            calls.append((lane.keys, args))
+        words = [""] * len(entries)
+        for (_, part), reply in zip(chunks, self.call_many("enqueue", calls), strict=True):
+            for index, word in zip(part, reply, strict=True):
+                words[index] = _text(word)
+        return words
+
+    def renew(self, grants: Sequence[Grant], leases: Sequence[float]) -> list[bool]:
+        """Extend leases, in seconds from now. One round trip for every 200 a shard.
+
+        Returns:
+            For each grant whether it is still its holder's.
+        """
+        shards: dict[str, list[int]] = defaultdict(list)
+        for index, grant in enumerate(grants):
+            if grant.ours:
+                shards[self.lane_of(grant.item).tag].append(index)
+        chunks = [part for found in shards.values() for part in _chunks(found)]
+        calls: list[Call] = []
+        for chunk in chunks:
+            keys: list[str] = []
+            args: list[Any] = []
+            for index in chunk:
+                grant, lane = grants[index], self.lane_of(grants[index].item)
+                keys += [lane.lock(grant.item), *lane.keys[:2]]
+                args += [
+                    grant.item.text,
+                    grant.token,
+                    grant.fence,
+                    milliseconds(leases[index]),
+                ]
+            calls.append((keys, args))
+        sent, ours = clock(), [False] * len(grants)
+        for chunk, reply in zip(chunks, self.call_many("renew", calls), strict=True):
+            for index, mine in zip(chunk, reply, strict=True):
+                ours[index] = bool(mine)
+                if mine:
+                    grants[index].deadline = sent + leases[index]
+        return ours
+
+    def peek(self, receivers: Iterable[str], limit: int, put_off: float) -> list[Item]:
+        """Name items that are ripe, or whose lease is over. One round trip for all lanes.
+
+        Args:
+            receivers: Names of the receivers to look at.
+            limit: Most items of one lane.
+            put_off: Seconds for which other workers don't see them.
+        """
+        lanes = list(self.lanes(receivers))
+        calls = [(lane.keys, (lane.receiver, "", limit, milliseconds(put_off))) for lane in lanes]
+        replies = self.call_many("peek", calls)
+        return [
+            Item(lane.receiver, _text(name))
+            for lane, names in zip(lanes, replies, strict=True)
+            for name in names
+        ]
+
+    def drained(self) -> None:
+        """Write down, by the server's clock, that a drain has come to its end."""
+        seconds, _ = self.send(lambda client: client.time())[0]
+        self.send(lambda client: client.hset(self.meta, "drained", seconds))
+
+    def _granted(self, item: Item, token: str, deadline: float, reply: list[Any]) -> Grant | str:
+        word, *rest = reply
+        if len(rest) < 6:
+            if _text(word) == "NEWER":
+                raise RecordError(NEWER)
+            return _text(word)
+        fence, number, count, attempts, own, events, takeover = rest
+        counts = (int(number), int(count), int(attempts))
+        return Grant(
+            item,
+            token,
+            _text(fence),
+            *counts,
+            bool(own),
+            _bytes(events),
+            bool(takeover),
+            deadline,
+        )
+
+
+def _backoff(options: conf.Options) -> tuple[int, int]:
+    """First and longest backoff in ms, both spread by the same factor so that retries don't meet."""
+    spread = 1 - secrets.randbelow(251) / 1000
+    first, longest = options.backoff
+    return milliseconds(first * spread), milliseconds(longest * spread)
+
+
+@functools.lru_cache(maxsize=64)
+def _store(alias: str, prefix: str, shards: int) -> Store:
+    return Store(alias, prefix, shards)
+
+
+def current() -> Store:
+    """Return the store that the settings name now."""
+    return _store(conf.get("CACHE"), conf.get("PREFIX"), conf.get("SHARDS"))

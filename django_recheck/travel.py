@@ -1,0 +1,169 @@
+"""What of a signal's arguments crosses Redis, and how it comes back. JSON only, never pickle.
+
+A name that comes out of Redis is looked up among what this process has already loaded; nothing is imported for it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import functools
+import json
+import sys
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.apps import apps
+from django.db.models import Model, signals
+from django.dispatch import Signal
+
+from .exceptions import EventError
+
+SIGNALS: dict[str, Signal] = {
+    name: getattr(signals, name)
+    for name in (
+        "post_save",
+        "pre_delete",
+        "post_delete",
+        "m2m_changed",
+        "post_migrate",
+    )
+}
+"""Django's own, by the names that stand in records."""
+
+STAYS_BEHIND: dict[str, frozenset[str]] = {
+    "pre_delete": frozenset({"origin"}),
+    "post_delete": frozenset({"origin"}),
+    "m2m_changed": frozenset({"model"}),
+    "post_migrate": frozenset({"app_config", "apps", "plan", "stdout"}),
+    "django.contrib.auth.signals:user_logged_in": frozenset({"request"}),
+    "django.contrib.auth.signals:user_logged_out": frozenset({"request"}),
+    "django.contrib.auth.signals:user_login_failed": frozenset({"request", "credentials"}),
+}
+"""Arguments of known signals that can't travel; the receiver gets None for them."""
+
+
+@functools.cache
+def signal_name(signal: Signal | None) -> str:
+    """Return the name by which a signal is found again: its module and attribute, "" if it has none."""
+    for name, known in SIGNALS.items():
+        if known is signal:
+            return name
+    found = [
+        f"{path}:{attribute}"
+        for path, module in list(sys.modules.items())
+        for attribute, value in list(getattr(module, "__dict__", {}).items())
+        if value is signal and signal is not None
+    ]
+    return min(found, key=lambda path: (".signals:" not in path, len(path), path), default="")
+
+
+def signal_named(name: str) -> Signal | None:
+    """Return the signal of that name, None if this process has none."""
+    if name in SIGNALS:
+        return SIGNALS[name]
+    module, _, attribute = name.partition(":")
+    found = getattr(sys.modules.get(module), attribute, None) if attribute else None
+    return found if isinstance(found, Signal) else None
+
+
+def sender_name(sender: Any) -> str:
+    """Return a model's label, another class's path, or "" for what has no name."""
+    if isinstance(sender, type):
+        if issubclass(sender, Model):
+            return str(sender._meta.label_lower)
+        return f"{sender.__module__}:{sender.__qualname__}"
+    return ""
+
+
+def sender_named(name: str) -> Any:
+    """Return the class of that name, None if this process has none."""
+    module, colon, attribute = name.partition(":")
+    if colon:
+        found = getattr(sys.modules.get(module), attribute, None)
+        return found if isinstance(found, type) else None
+    try:
+        return apps.get_model(name) if name else None
+    except (LookupError, ValueError):
+        return None
+
+
+def _simple(value: Any) -> Any:
+    if isinstance(value, (datetime.date, datetime.time)):
+        return value.isoformat()
+    if isinstance(value, (decimal.Decimal, uuid.UUID, datetime.timedelta)):
+        return str(value)
+    raise TypeError
+
+
+def field_values(instance: Model, names: Iterable[str]) -> dict[str, Any]:
+    """Return a row's primary key, its foreign keys and the named fields, as JSON.
+
+    Fields that aren't loaded stay out: an event costs no query.
+
+    Raises:
+        EventError: A named field's value can't be written as JSON.
+    """
+    named = set(names)
+    values = {}
+    for field in instance._meta.concrete_fields:
+        wanted = field.primary_key or field.remote_field or named & {field.name, field.attname}
+        if wanted and field.attname in instance.__dict__:
+            value = instance.__dict__[field.attname]
+            try:
+                values[field.attname] = json.loads(json.dumps(value, default=_simple))
+            except (TypeError, ValueError):
+                raise EventError(
+                    f"The field {field} can't be carried: {type(value).__name__} is no JSON."
+                ) from None
+    return values
+
+
+def restored(model: type[Model], using: str, values: Mapping[str, Any]) -> Model:
+    """Return an instance that has just these values; other fields count as not loaded."""
+    fields = {field.attname: field for field in model._meta.concrete_fields}
+    known = {name: fields[name].to_python(v) for name, v in values.items() if name in fields}
+    names = [name for name in fields if name in known]
+    return model.from_db(using, names, [known[name] for name in names])
+
+
+def arguments_out(
+    signal: str, arguments: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split a signal's arguments into plain JSON, and references to saved rows.
+
+    Raises:
+        EventError: An argument is neither.
+    """
+    plain: dict[str, Any] = {}
+    rows: dict[str, Any] = {}
+    for name, value in arguments.items():
+        if name in STAYS_BEHIND.get(signal, ()):
+            plain[name] = None
+        elif isinstance(value, Model) and value.pk is not None:
+            rows[name] = [
+                value._meta.label_lower,
+                value._state.db,
+                field_values(value, ()),
+            ]
+        else:
+            try:
+                plain[name] = json.loads(json.dumps(value))
+            except (TypeError, ValueError):
+                raise EventError(
+                    f"The argument {name!r} of {signal or 'the signal'} can't travel: "
+                    f"{type(value).__name__} is neither JSON nor a saved model instance. "
+                    "Send what can, or give the receiver what it needs with data=."
+                ) from None
+    return plain, rows
+
+
+def row_named(label: str, using: str, values: Mapping[str, Any]) -> Model | None:
+    """Read the row that an argument refers to, None if it is gone."""
+    model = sender_named(label)
+    if model is None:
+        return None
+    pk = values.get(model._meta.pk.attname)
+    row: Model | None = model._base_manager.using(using).filter(pk=pk).first()
+    return row

@@ -1,0 +1,140 @@
+"""Runs what is ripe: retries, requeued items, delayed ones, and what a dead holder left."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from django.db import close_old_connections
+
+from . import receivers, store, views
+from .exceptions import RecordError
+from .outcome import Outcome
+from .records import Grant, Item
+from .runner import OUTCOMES, Ended, Hold, never
+
+logger = logging.getLogger("django_recheck")
+
+BATCH: Final = 10
+"""Items that one look at a lane names."""
+PUT_OFF: Final = 5.0
+"""Seconds for which other workers don't see what this one has looked at."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a drain has done."""
+
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    passes: int = 0
+    unknown: dict[str, int] = field(default_factory=dict)
+    """Items of receivers that this process doesn't have, by receiver: left alone."""
+
+    @property
+    def items(self) -> int:
+        """Items that were run."""
+        return self.outcomes.total()
+
+    @property
+    def failed(self) -> int:
+        """Items whose pass failed, or that were given up."""
+        return self.outcomes[Outcome.FAILED] + self.outcomes[Outcome.DEAD]
+
+
+def drain(
+    names: Iterable[str] | None = None,
+    *,
+    limit: int | None = None,
+    stopping: Callable[[], bool] = never,
+    progress: Callable[[Item, Ended], Any] | None = None,
+) -> Tally:
+    """Run what is ripe now, and what becomes ripe meanwhile, until nothing is.
+
+    Args:
+        names: Receivers to look at, by default all of this process with their former names.
+        limit: Most items to run.
+        stopping: Asked between passes; True ends the drain and gives the rest back.
+        progress: Called with each item and how its hold ended.
+
+    Returns:
+        What was done.
+
+    Raises:
+        RedisError: Redis doesn't answer.
+    """
+    tally, current = Tally(), store.current()
+    wanted = list(names if names is not None else known_names())
+    found = True
+    while found and not stopping() and (limit is None or tally.items < limit):
+        found = False
+        for item in _interleaved(current.peek(wanted, BATCH, PUT_OFF)):
+            if stopping() or (limit is not None and tally.items >= limit):
+                break
+            found = True
+            if ended := run_item(item, stopping):
+                tally.outcomes[ended.outcome] += 1
+                tally.passes += ended.passes
+                if progress:
+                    progress(item, ended)
+    if not stopping():
+        tally.unknown = _unknown(current) if names is None else {}
+        current.drained()
+    return tally
+
+
+def run_item(item: Item, stopping: Callable[[], bool] = never) -> Ended | None:
+    """Claim one item and run its hold; None if it isn't to be had or isn't ripe."""
+    receiver = receivers.named(item.receiver)
+    if receiver is None:
+        return None
+    try:
+        granted = store.current().claim(item, receiver.options)
+    except RecordError as error:
+        logger.warning("%s %s: %s", item.receiver, item.text, error)
+        return None
+    if isinstance(granted, Grant):
+        close_old_connections()
+        return Hold(receiver, granted, stopping=stopping).run()
+    names = {"receiver": item.receiver, "key": item.text}
+    if granted in ("DEAD", "BROKEN"):
+        reason = "given up: no pass finished" if granted == "DEAD" else "put aside: broken record"
+        logger.error("%s %s: %s", item.receiver, item.text, reason, extra=names)
+        return Ended(OUTCOMES[granted])
+    if granted == "MISSING":
+        logger.warning("%s %s: was due, but nothing is recorded", *names.values(), extra=names)
+    return None
+
+
+def _interleaved(items: Iterable[Item]) -> list[Item]:
+    """Return items so that receivers take turns: a long lane doesn't hold the others up."""
+    places: Counter[str] = Counter()
+    ranked = []
+    for item in items:
+        ranked.append((places[item.receiver], item))
+        places[item.receiver] += 1
+    return [item for _, item in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def _unknown(current: store.Store) -> dict[str, int]:
+    """Count what waits for receivers that this process doesn't have, and report it."""
+    mine = set(known_names())
+    waiting = {n: c.due + c.running for n, c in views.counts(current).items() if n not in mine}
+    for name, number in waiting.items():
+        logger.warning(
+            "%s: %d items wait for this receiver, which isn't in this process",
+            name,
+            number,
+        )
+    return waiting
+
+
+def known_names() -> list[str]:
+    """Return the names of this process's receivers, former ones too."""
+    own = list(receivers.registry)
+    return [
+        *own,
+        *(old for name in own for old in receivers.registry[name][-1].former_names),
+    ]
