@@ -1,9 +1,10 @@
 """Signal receivers that run once at a time for each key, and again for what came meanwhile."""
 
+from .decorator import recheck
 from .exceptions import EventError, LockLost, RecheckError
 from .outcome import Outcome
 from .passes import Pass, current_pass
-from .receivers import Receiver, recheck
+from .receivers import Receiver
 
 __all__ = [
     "EventError",

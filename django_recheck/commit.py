@@ -46,9 +46,8 @@ class Entry:
         """Deliver this event and every later living one, unless an earlier entry did."""
         if self.done:
             return
-        waiting = _waiting.get(self.connection, {})
-        batch = [entry for entry in list(waiting.values()) if entry.number >= self.number]
-        batch = [entry for entry in batch if not entry.done]
+        living = list(_waiting[self.connection].values())
+        batch = [entry for entry in living if entry.number >= self.number and not entry.done]
         for entry in batch:
             entry.done = True
         dispatch.deliver([entry.ready for entry in batch if not _kept(entry.own, entry.ready)])

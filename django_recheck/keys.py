@@ -8,8 +8,9 @@ An item's text is the key's, then the database's alias and the captured context 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 from django.apps import apps
@@ -26,17 +27,17 @@ def dumps(value: Any) -> str:
 
 def root_of(model: type[Model]) -> type[Model]:
     """Return the model whose table gives the primary key: past proxies and multi-table children."""
-    model = cast("type[Model]", model._meta.concrete_model)
+    model = model._meta.concrete_model or model
     while model._meta.pk.remote_field and getattr(
         model._meta.pk.remote_field, "parent_link", False
     ):
-        model = cast("type[Model]", model._meta.pk.remote_field.model)
+        model = model._meta.pk.remote_field.model
     return model
 
 
 def primary_key(model: type[Model]) -> Field[Any, Any]:
     """Return the field whose ``to_python`` gives a model's key its one type."""
-    return cast("Field[Any, Any]", root_of(model)._meta.pk)
+    return root_of(model)._meta.pk
 
 
 def _plain(value: Any) -> Any:
@@ -127,3 +128,29 @@ class Concern:
         except Exception as error:  # whatever stands in Redis, and whatever to_python makes of it
             raise RecordError(f"The item {text[:200]!r} can't be read: {error}") from error
         return cls(key, using, values[2] if len(values) > 2 else None)
+
+
+def follow(path: str, named: Mapping[str, Any]) -> Any:
+    """Return what a key path leads to, from the instance on, or from the arguments without one.
+
+    A path that ends in a foreign key takes its column, which needs no query.
+    """
+    value: Any = named.get("instance")
+    for part in path.split("."):
+        if value is None and part in named:
+            value = named[part]
+        elif isinstance(value, Model):
+            value = _attribute(value, part, last=part is path.rpartition(".")[2])
+        else:
+            value = getattr(value, part)
+        if value is None:
+            return None
+    return value
+
+
+def _attribute(instance: Model, name: str, *, last: bool) -> Any:
+    for field in instance._meta.concrete_fields:
+        if name == field.attname or (name == field.name and last):
+            value = getattr(instance, field.attname)
+            return field.to_python(value) if field.primary_key or field.remote_field else value
+    return getattr(instance, name)

@@ -1,4 +1,4 @@
-"""``@recheck`` and the object it makes of a signal receiver: options, keys, registry.
+"""The object that ``@recheck`` makes of a signal receiver: its key, its call, the registry.
 
 What happens to an event after its key is known is ``commit``'s business.
 """
@@ -8,9 +8,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Generic, ParamSpec, TypeVar
 
-from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.db.models import Model, signals
 from django.dispatch import Signal
@@ -18,7 +17,7 @@ from django.dispatch import Signal
 from . import commit, conf, connected, context, store, travel
 from .events import Events, from_signal
 from .exceptions import EventError
-from .keys import Concern, item_text, primary_key
+from .keys import Concern, follow, item_text, primary_key
 from .outcome import Outcome, most_urgent
 from .passes import immediately, own_pass
 from .records import Item
@@ -67,12 +66,12 @@ class Receiver(Generic[P, R]):
         queryset: Callable[[Any], Any] | None,
         given: Mapping[str, Any],
     ) -> None:
-        parameters = _parameters(func, name)
         self.func = func
         self.__wrapped__ = func
         self.__doc__ = func.__doc__
-        for attribute in ("__name__", "__qualname__", "__module__"):
-            setattr(self, attribute, getattr(func, attribute, type(self).__name__))
+        self.__module__ = func.__module__
+        self.__name__: str = getattr(func, "__name__", type(self).__name__)
+        self.__qualname__: str = getattr(func, "__qualname__", self.__name__)
         self.name = name or f"{func.__module__}.{func.__qualname__}"
         self.former_names = tuple(former_names)
         self.key = key
@@ -80,7 +79,7 @@ class Receiver(Generic[P, R]):
         self.carry = tuple(carry)
         self.data = data
         self.queryset = queryset
-        self.wants_pass = "recheck_pass" in parameters
+        self.wants_pass = "recheck_pass" in inspect.signature(func).parameters
         self.options = conf.Options(self.name, given)
         registry.setdefault(self.name, []).append(self)
 
@@ -128,7 +127,7 @@ class Receiver(Generic[P, R]):
         if callable(self.key):
             return (self.key(**named),)
         if isinstance(self.key, str):
-            return (_follow(self.key, named),)
+            return (follow(self.key, named),)
         signal = travel.signal_name(named.get("signal"))
         fallback = _DEFAULT_KEYS.get(signal, "instance")
         if (key := named.get(fallback)) is None or (
@@ -164,7 +163,8 @@ class Receiver(Generic[P, R]):
     def _receive(self, signal: Signal | None, named: Mapping[str, Any]) -> Outcome:
         instance = named.get("instance")
         using = named.get("using") or (instance._state.db if isinstance(instance, Model) else None)
-        using = using if using in connections else DEFAULT_DB_ALIAS
+        if not isinstance(using, str) or using not in connections:
+            using = DEFAULT_DB_ALIAS
         items = self.items(named, using)
         if not items:
             return Outcome.IGNORED
@@ -278,173 +278,6 @@ class Receiver(Generic[P, R]):
             "using": concern.using,
         }
         return from_signal(self, None, named)
-
-
-def _follow(path: str, named: Mapping[str, Any]) -> Any:
-    """Return what a key path leads to, from the instance on, or from the arguments without one.
-
-    A path that ends in a foreign key takes its column, which needs no query.
-    """
-    value: Any = named.get("instance")
-    for part in path.split("."):
-        if value is None and part in named:
-            value = named[part]
-        elif isinstance(value, Model):
-            value = _attribute(value, part, last=part is path.rpartition(".")[2])
-        else:
-            value = getattr(value, part)
-        if value is None:
-            return None
-    return value
-
-
-def _attribute(instance: Model, name: str, *, last: bool) -> Any:
-    try:
-        field = instance._meta.get_field(name)
-    except FieldDoesNotExist:
-        field = next((f for f in instance._meta.concrete_fields if f.attname == name), None)
-    column = getattr(field, "attname", None)
-    if column is None or (name != column and not last):
-        return getattr(instance, name)
-    value = getattr(instance, column)
-    return field.to_python(value) if field.primary_key or field.remote_field else value
-
-
-def _parameters(func: Any, name: str | None) -> Mapping[str, inspect.Parameter]:
-    """Return a function's parameters.
-
-    Raises:
-        TypeError: It is nothing that @recheck can decorate.
-    """
-    if not callable(func) or inspect.ismethod(func):
-        raise TypeError(
-            f"@recheck takes a function, not {func!r}: a bound method would keep its object alive."
-        )
-    if not name and not hasattr(func, "__qualname__"):
-        raise TypeError(f"{func!r} has no name of its own: give it one with @recheck(name=...).")
-    parameters = inspect.signature(func).parameters
-    if next(iter(parameters), None) in ("self", "cls"):
-        raise TypeError(
-            f"@recheck takes a function, not the method {func.__qualname__}: move it to the module."
-        )
-    if held := connected.signals_of(func):
-        wrong = travel.signal_name(held[0]) or "signal"
-        raise TypeError(
-            f"{getattr(func, '__qualname__', name)} is connected already, without its lock. Write it the other way "
-            f"round:\n@receiver({wrong}, ...)\n@recheck\ndef {getattr(func, '__name__', 'receiver')}(...)"
-        )
-    return parameters
-
-
-class Options(TypedDict, total=False):
-    """The settings that ``@recheck`` takes, in lower case. See ``RECHECK`` for what they mean."""
-
-    ttl: float
-    max_hold: float
-    max_passes: int
-    inline_budget: float
-    max_attempts: int
-    backoff: tuple[float, float]
-    dispatch: str
-    delay: float
-    max_wait: float | None
-    concurrency: int | None
-    on_redis_error: str
-    refresh: bool
-    durable: bool
-
-
-def _given(options: Mapping[str, Any]) -> dict[str, Any]:
-    names = {name.lower(): name for name, setting in conf.SETTINGS.items() if setting.option}
-    given = {}
-    for option, value in options.items():
-        if option not in names:
-            known = [
-                *names,
-                "key",
-                "keys",
-                "name",
-                "former_names",
-                "carry",
-                "data",
-                "queryset",
-            ]
-            raise TypeError(f"@recheck has no option {option!r}: {conf.nearest(option, known)}")
-        given[names[option]] = conf.validated(names[option], value, f"@recheck({option}=...)")
-    if problem := conf.debounce_problem(given.get("DELAY", 0), given.get("MAX_WAIT")):
-        raise ImproperlyConfigured(f"@recheck: {problem}.")
-    return given
-
-
-@overload
-def recheck(func: Callable[P, R], /) -> Receiver[P, R]: ...
-@overload
-def recheck(
-    *,
-    key: str | Callable[..., Any] | None = None,
-    keys: Callable[..., Iterable[Any]] | None = None,
-    name: str | None = None,
-    former_names: Sequence[str] = (),
-    carry: Sequence[str] = (),
-    data: Callable[..., Any] | None = None,
-    queryset: Callable[[Any], Any] | None = None,
-    **options: Unpack[Options],
-) -> Callable[[Callable[P, R]], Receiver[P, R]]: ...
-def recheck(
-    func: Callable[P, R] | None = None,
-    /,
-    *,
-    key: str | Callable[..., Any] | None = None,
-    keys: Callable[..., Iterable[Any]] | None = None,
-    name: str | None = None,
-    former_names: Sequence[str] = (),
-    carry: Sequence[str] = (),
-    data: Callable[..., Any] | None = None,
-    queryset: Callable[[Any], Any] | None = None,
-    **options: Any,
-) -> Receiver[P, R] | Callable[[Callable[P, R]], Receiver[P, R]]:
-    """Make a signal receiver run once at a time for each key, and again for what came meanwhile.
-
-    Args:
-        func: The receiver, where the decorator is used bare. ``@receiver`` goes above it.
-        key: What the lock is about: a field or dotted path of the instance, or a callable that gets
-            what the receiver gets; None for the instance itself.
-        keys: A callable that returns several keys, each an item of its own.
-        name: The receiver's name, by default its module and qualified name.
-        former_names: Names under which older versions of the code recorded events.
-        carry: Fields whose values events carry, beside primary and foreign keys.
-        data: A callable that gets what the receiver gets and returns JSON for ``recheck_pass.data``.
-        queryset: A callable that shapes the queryset by which a pass reads its row.
-        **options: The settings of one receiver, in lower case.
-
-    Raises:
-        TypeError: What is decorated is no plain function, or an option has no such name.
-        ImproperlyConfigured: An option has a value that it can't have.
-    """
-    if key is not None and keys is not None:
-        raise TypeError("@recheck takes either key= or keys=.")
-    if key is not None and not callable(key) and not (isinstance(key, str) and key):
-        raise TypeError(
-            f"@recheck(key=...) takes a field's name, a path or a callable, not {key!r}."
-        )
-    if name is not None and (not isinstance(name, str) or not name or len(name.split()) != 1):
-        raise TypeError(f"@recheck(name=...) takes a word without spaces, not {name!r}.")
-    given = _given(options)
-
-    def decorate(function: Callable[P, R]) -> Receiver[P, R]:
-        return Receiver(
-            function,
-            name=name,
-            former_names=former_names,
-            key=key,
-            keys=keys,
-            carry=carry,
-            data=data,
-            queryset=queryset,
-            given=given,
-        )
-
-    return decorate if func is None else decorate(func)
 
 
 def named(name: str) -> Receiver[..., Any] | None:

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import secrets
+import socket
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from typing import Final
+from typing import Any, Final
 
 from .exceptions import RecordError
 
@@ -83,18 +86,22 @@ class Record:
         if not newline or version != b"%d" % FORMAT or len(words) != len(numbers) + 2:
             raise RecordError("The record is broken: its head can't be read.")
         texts = unpack(body)
-        if len(texts) != 3 or not all(word.isdigit() for word in words[1:]):
+        if len(texts) != 3 or not all(w.isdigit() and len(w) <= 20 for w in words[1:]):
             raise RecordError("The record is broken: its parts can't be read.")
         token, fence, *counts = (word.decode("ascii", "replace") for word in words)
         error, working, newer = texts
-        return cls(
-            token,
-            fence,
-            *map(int, counts),
-            error.decode("utf-8", "replace"),
-            working,
-            newer,
-        )
+        values: list[Any] = [token, fence, *map(int, counts)]
+        return cls(*values, error.decode("utf-8", "replace"), working, newer)
+
+
+def new_token() -> str:
+    """Return an owner token: host, pid and 128 random bits, new for every acquisition."""
+    return f"{_host()}:{os.getpid()}:{secrets.token_hex(16)}"
+
+
+@functools.cache
+def _host() -> str:
+    return "-".join(socket.gethostname().split()) or "unknown"
 
 
 if hasattr(time, "CLOCK_BOOTTIME"):

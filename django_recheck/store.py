@@ -7,10 +7,7 @@ Receivers, transactions and policies are the neighbours' business.
 from __future__ import annotations
 
 import functools
-import os
 import secrets
-import socket
-import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +19,8 @@ from django.core.exceptions import ImproperlyConfigured
 from . import conf
 from .connection import Call, Connection
 from .exceptions import RecordError
-from .records import FORMAT, Grant, Item, clock
+from .namespace import Lane, Namespace
+from .records import FORMAT, Grant, Item, clock, new_token
 
 CHUNK: Final = 200
 """Items or leases that one call carries: long enough to be cheap, short enough not to hold the server up."""
@@ -35,42 +33,12 @@ def milliseconds(seconds: float) -> int:
     return -int(-seconds * 1000 // 1)
 
 
-def new_token() -> str:
-    """Return an owner token: host, pid and 128 random bits, new for every acquisition."""
-    return f"{_host()}:{os.getpid()}:{secrets.token_hex(16)}"
-
-
-@functools.cache
-def _host() -> str:
-    return "-".join(socket.gethostname().split()) or "unknown"
-
-
 def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _bytes(value: Any) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode()
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """The Redis keys of one receiver in one shard."""
-
-    receiver: str
-    tag: str
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """state, running, due, dead, lanes: the order of KEYS in the scripts."""
-        named = (
-            f"{self.tag}:{kind}:{self.receiver}" for kind in ("state", "running", "due", "dead")
-        )
-        return (*named, f"{self.tag}:lanes")
-
-    def lock(self, item: Item) -> str:
-        """Return the lock key of an item."""
-        return f"{self.tag}:lock:{self.receiver}:{item.text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +56,7 @@ def _chunks(indexes: list[int]) -> Iterator[list[int]]:
         yield indexes[start : start + CHUNK]
 
 
-class Store(Connection):
+class Store(Connection, Namespace):
     """One namespace in one Redis.
 
     Args:
@@ -98,10 +66,10 @@ class Store(Connection):
     """
 
     def __init__(self, alias: str, prefix: str, shards: int) -> None:
-        super().__init__(alias)
-        self.shards = shards
-        self.base = ":".join(filter(None, (str(caches[alias].key_prefix), prefix)))
-        self.meta = f"{self.base}:meta"
+        Connection.__init__(self, alias)
+        Namespace.__init__(
+            self, ":".join(filter(None, (str(caches[alias].key_prefix), prefix))), shards
+        )
         self._known = False
 
     # First use
@@ -137,7 +105,7 @@ class Store(Connection):
                 f"writes {FORMAT}: update it, or give it another RECHECK['PREFIX']."
             )
         if shards != str(self.shards):
-            self._reshard(int(shards))
+            self._reshard(int(shards) if shards.isdigit() else 1)
         self._known = True
 
     def _reshard(self, stored: int) -> None:
@@ -156,26 +124,12 @@ class Store(Connection):
             )
         self.send(lambda client: client.hset(self.meta, "shards", self.shards))
 
-    # Names
-
-    def lane(self, receiver: str, shard: int) -> Lane:
-        """Return the lane of a receiver in one shard."""
-        return Lane(receiver, f"{{{self.base}:{shard}}}")
-
-    def lane_of(self, item: Item) -> Lane:
-        """Return the lane that an item lives in."""
-        return self.lane(item.receiver, zlib.crc32(item.text.encode()) % self.shards)
-
-    def lanes(self, receivers: Iterable[str]) -> Iterator[Lane]:
-        """Return all lanes of some receivers."""
-        return (self.lane(name, shard) for name in receivers for shard in range(self.shards))
+    # The protocol
 
     def _one(self, name: str, item: Item, args: Sequence[Any]) -> tuple[Any, bool]:
         lane = self.lane_of(item)
         keys = (*lane.keys, lane.lock(item), f"{lane.tag}:fence")
         return self.call(name, keys, (item.receiver, item.text, *args))
-
-    # The protocol
 
     def request(
         self,

@@ -85,7 +85,8 @@ class Command(BaseCommand):
 @contextmanager
 def _stopped_by_signal() -> Iterator[threading.Event]:
     """Let the first SIGINT or SIGTERM finish the pass, and the second one end at once."""
-    stop, before = threading.Event(), {}
+    stop = threading.Event()
+    before: dict[signal.Signals, Any] = {}
 
     def handler(number: int, frame: FrameType | None) -> None:
         stop.set()

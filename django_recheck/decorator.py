@@ -1,0 +1,144 @@
+"""``@recheck`` itself: what it takes, what it refuses, and the receiver object that comes of it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypedDict, Unpack, overload
+
+from django.core.exceptions import ImproperlyConfigured
+
+from . import conf, connected, travel
+from .receivers import P, R, Receiver
+
+
+def _inspect(func: Any, name: str | None) -> None:
+    """Refuse what @recheck can't decorate."""
+    if not callable(func) or inspect.ismethod(func):
+        raise TypeError(
+            f"@recheck takes a function, not {func!r}: a bound method would keep its object alive."
+        )
+    if not name and not hasattr(func, "__qualname__"):
+        raise TypeError(f"{func!r} has no name of its own: give it one with @recheck(name=...).")
+    if next(iter(inspect.signature(func).parameters), None) in ("self", "cls"):
+        raise TypeError(
+            f"@recheck takes a function, not the method {func.__qualname__}: move it to the module."
+        )
+    if held := connected.signals_of(func):
+        wrong = travel.signal_name(held[0]) or "signal"
+        raise TypeError(
+            f"{getattr(func, '__qualname__', name)} is connected already, without its lock. Write it the other way "
+            f"round:\n@receiver({wrong}, ...)\n@recheck\ndef {getattr(func, '__name__', 'receiver')}(...)"
+        )
+
+
+class Options(TypedDict, total=False):
+    """The settings that ``@recheck`` takes, in lower case. See ``RECHECK`` for what they mean."""
+
+    ttl: float
+    max_hold: float
+    max_passes: int
+    inline_budget: float
+    max_attempts: int
+    backoff: tuple[float, float]
+    dispatch: str
+    delay: float
+    max_wait: float | None
+    concurrency: int | None
+    on_redis_error: str
+    refresh: bool
+    durable: bool
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    names = {name.lower(): name for name, setting in conf.SETTINGS.items() if setting.option}
+    given = {}
+    for option, value in options.items():
+        if option not in names:
+            known = [
+                *names,
+                "key",
+                "keys",
+                "name",
+                "former_names",
+                "carry",
+                "data",
+                "queryset",
+            ]
+            raise TypeError(f"@recheck has no option {option!r}: {conf.nearest(option, known)}")
+        given[names[option]] = conf.validated(names[option], value, f"@recheck({option}=...)")
+    if problem := conf.debounce_problem(given.get("DELAY", 0), given.get("MAX_WAIT")):
+        raise ImproperlyConfigured(f"@recheck: {problem}.")
+    return given
+
+
+@overload
+def recheck(func: Callable[P, R], /) -> Receiver[P, R]: ...
+@overload
+def recheck(
+    *,
+    key: str | Callable[..., Any] | None = None,
+    keys: Callable[..., Iterable[Any]] | None = None,
+    name: str | None = None,
+    former_names: Sequence[str] = (),
+    carry: Sequence[str] = (),
+    data: Callable[..., Any] | None = None,
+    queryset: Callable[[Any], Any] | None = None,
+    **options: Unpack[Options],
+) -> Callable[[Callable[P, R]], Receiver[P, R]]: ...
+def recheck(
+    func: Callable[P, R] | None = None,
+    /,
+    *,
+    key: str | Callable[..., Any] | None = None,
+    keys: Callable[..., Iterable[Any]] | None = None,
+    name: str | None = None,
+    former_names: Sequence[str] = (),
+    carry: Sequence[str] = (),
+    data: Callable[..., Any] | None = None,
+    queryset: Callable[[Any], Any] | None = None,
+    **options: Any,
+) -> Receiver[P, R] | Callable[[Callable[P, R]], Receiver[P, R]]:
+    """Make a signal receiver run once at a time for each key, and again for what came meanwhile.
+
+    Args:
+        func: The receiver, where the decorator is used bare. ``@receiver`` goes above it.
+        key: What the lock is about: a field or dotted path of the instance, or a callable that gets
+            what the receiver gets; None for the instance itself.
+        keys: A callable that returns several keys, each an item of its own.
+        name: The receiver's name, by default its module and qualified name.
+        former_names: Names under which older versions of the code recorded events.
+        carry: Fields whose values events carry, beside primary and foreign keys.
+        data: A callable that gets what the receiver gets and returns JSON for ``recheck_pass.data``.
+        queryset: A callable that shapes the queryset by which a pass reads its row.
+        **options: The settings of one receiver, in lower case.
+
+    Raises:
+        TypeError: What is decorated is no plain function, or an option has no such name.
+        ImproperlyConfigured: An option has a value that it can't have.
+    """
+    if key is not None and keys is not None:
+        raise TypeError("@recheck takes either key= or keys=.")
+    if key is not None and not callable(key) and not (isinstance(key, str) and key):
+        raise TypeError(
+            f"@recheck(key=...) takes a field's name, a path or a callable, not {key!r}."
+        )
+    if name is not None and (not isinstance(name, str) or not name or len(name.split()) != 1):
+        raise TypeError(f"@recheck(name=...) takes a word without spaces, not {name!r}.")
+    given = _given(options)
+
+    def decorate(function: Callable[P, R]) -> Receiver[P, R]:
+        _inspect(function, name)
+        return Receiver(
+            function,
+            name=name,
+            former_names=former_names,
+            key=key,
+            keys=keys,
+            carry=carry,
+            data=data,
+            queryset=queryset,
+            given=given,
+        )
+
+    return decorate if func is None else decorate(func)
