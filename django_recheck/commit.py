@@ -1,8 +1,9 @@
 """Events of a transaction, delivered after it commits.
 
-One ``on_commit`` entry for every event, and the entry owns its event. Django dropping an entry is the rollback,
-so savepoints, nested blocks and captures in tests need no case of their own. Beside the entries a connection has
-weak references to them, in order: the first entry that runs takes along every later one that is still alive.
+One ``on_commit`` entry for every event, and the entry owns its event.
+Django dropping an entry is the rollback, so savepoints, nested blocks and captures in tests need
+no case of their own. Beside the entries a connection has weak references to them, in order:
+the first entry that runs takes along every later one that is still alive.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def deliver(
         own: The open pass of the same item that the event comes from.
 
     Raises:
-        TransactionManagementError: Autocommit is off, so nothing tells when the change is committed.
+        TransactionManagementError: Autocommit is off: nothing tells when the change commits.
     """
     ready, connection = Ready(receiver, item, events), connections[using]
     if connection.in_atomic_block:
@@ -84,10 +85,10 @@ def deliver(
         robust = not conf.get("RAISE_EXCEPTIONS") and receiver.options.on_redis_error != "raise"
         transaction.on_commit(entry, using=using, robust=robust)
         return Outcome.AFTER_COMMIT
-    if not connection.get_autocommit():
+    if connection.connection is not None and not connection.autocommit:
         raise transaction.TransactionManagementError(
-            f"{receiver.name} can't follow changes of {using!r}: autocommit is switched off by hand, so nobody "
-            "tells when they are committed. Use transaction.atomic(), or AUTOCOMMIT with the receiver."
+            f"{receiver.name} can't follow changes of {using!r}: autocommit is switched off by hand, "
+            "so nobody tells when they are committed. Use transaction.atomic()."
         )
     if _kept(own, ready):
         return Outcome.COALESCED

@@ -59,7 +59,7 @@ class Connection:
         A timeout isn't tried again: one wait for a server that hangs is enough.
 
         Returns:
-            The reply, and whether it took a second sending (the first may have worked all the same).
+            The reply, and whether it was sent twice (the first may have worked all the same).
         """
         client = self.client
         try:

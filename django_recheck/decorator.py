@@ -25,10 +25,10 @@ def _inspect(func: Any, name: str | None) -> None:
             f"@recheck takes a function, not the method {func.__qualname__}: move it to the module."
         )
     if held := connected.signals_of(func):
-        wrong = travel.signal_name(held[0]) or "signal"
+        signal, own = travel.signal_name(held[0]), getattr(func, "__name__", name)
         raise TypeError(
-            f"{getattr(func, '__qualname__', name)} is connected already, without its lock. Write it the other way "
-            f"round:\n@receiver({wrong}, ...)\n@recheck\ndef {getattr(func, '__name__', 'receiver')}(...)"
+            f"{own} is connected already, without its lock. Write it the other way round:\n"
+            f"@receiver({signal or 'signal'}, ...)\n@recheck\ndef {own}(...)"
         )
 
 
@@ -109,7 +109,7 @@ def recheck(
         name: The receiver's name, by default its module and qualified name.
         former_names: Names under which older versions of the code recorded events.
         carry: Fields whose values events carry, beside primary and foreign keys.
-        data: A callable that gets what the receiver gets and returns JSON for ``recheck_pass.data``.
+        data: A callable that gets what the receiver gets; returns JSON: ``recheck_pass.data``.
         queryset: A callable that shapes the queryset by which a pass reads its row.
         **options: The settings of one receiver, in lower case.
 

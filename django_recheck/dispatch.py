@@ -62,7 +62,9 @@ def _deliver(batch: list[Ready]) -> dict[Item, Ended]:
     if isinstance(words, Exception):
         return {ready.item: _away(ready, words) for ready in batch}
     found = {
-        ready.item: Ended(OUTCOMES[word]) if word in OUTCOMES else _away(ready, _unreadable())
+        ready.item: Ended(OUTCOMES[word])
+        if word in OUTCOMES
+        else _away(ready, RecordError(store.NEWER))
         for ready, word in zip(batch, words, strict=True)
     }
     free = [ready for ready in inline if found[ready.item].outcome is Outcome.PENDING]
@@ -80,7 +82,7 @@ def open_connection() -> BaseDatabaseWrapper | None:
         if connection.in_atomic_block:
             if not all(getattr(b, "_from_testcase", False) for b in connection.atomic_blocks):
                 return connection
-        elif connection.connection is not None and not connection.get_autocommit():
+        elif connection.connection is not None and not connection.autocommit:
             return connection
     return None
 
@@ -112,8 +114,15 @@ def _after_commit(connection: BaseDatabaseWrapper, batch: list[Ready]) -> None:
 
 def _in_thread(batch: list[Ready]) -> None:
     """Run recorded items beside a running event loop, which mustn't wait for them."""
-    run = contextvars.copy_context().run
-    threading.Thread(target=run, args=(run_recorded, batch), name="django-recheck").start()
+
+    def run() -> None:
+        try:
+            run_recorded(batch)
+        finally:
+            connections.close_all()
+
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(run,), name="django-recheck").start()
 
 
 def run_recorded(batch: Sequence[Ready]) -> None:
@@ -154,16 +163,10 @@ def _ended(ready: Ready, granted: Grant | str | Exception, until: float) -> Ende
     return Ended(OUTCOMES[granted])
 
 
-def _unreadable() -> Exception:
-    return RecordError(store.NEWER)
-
-
 def _away(ready: Ready, error: Exception) -> Ended:
     """Do with an event that Redis doesn't take what ``ON_REDIS_ERROR`` says."""
-    policy, names = (
-        ready.receiver.options.on_redis_error,
-        (ready.receiver.name, ready.item.text),
-    )
+    policy = ready.receiver.options.on_redis_error
+    names = (ready.receiver.name, ready.item.text)
     if policy == "raise":
         return Ended(Outcome.PENDING, error=_Refused(error))
     if policy == "skip":

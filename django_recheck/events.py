@@ -1,6 +1,7 @@
 """One event: made from a signal, merged with others of its item, to and from the text in Redis.
 
-Events of one (signal, action, sender) form a group and merge; groups of an item stand side by side, newest last.
+Events of one (signal, action, sender) form a group and merge; groups stand side by side, newest
+last.
 ``scripts/record.lua`` merges by the same rule.
 """
 
@@ -84,9 +85,9 @@ class Events:
         if len(texts) % 4:
             raise RecordError("The events of a record are incomplete.")
         groups = []
-        for name, marks, varying, body in zip(
-            *[iter(text.decode("utf-8", "replace") for text in texts)] * 4
-        ):
+        for start in range(0, len(texts), 4):
+            part = (text.decode("utf-8", "replace") for text in texts[start : start + 4])
+            name, marks, varying, body = part
             groups.append(Group(name, "c" in marks, "r" in marks, varying, body))
         return cls(count, tuple(groups))
 

@@ -2,7 +2,8 @@
 
 A key is an int, a str, a UUID, a saved model instance, or a tuple of these.
 Its text is JSON, so ``42`` and ``"42"`` are two keys, and ``redis-cli`` shows what is meant.
-An item's text is the key's, then the database's alias and the captured context where they aren't the default.
+An item's text is the key's, then the database's alias and the captured context where they aren't
+the default.
 """
 
 from __future__ import annotations

@@ -48,11 +48,12 @@ class Pass:
         item: Item,
         events: Events,
         grant: Grant | None,
-    ):
+    ) -> None:
         self.item = item
         self.receiver = receiver
         self.events = events
-        self.key = Concern.parse(item.text).key
+        self.concern = Concern.parse(item.text)
+        self.key = self.concern.key
         self.number = grant.number if grant else 1
         self.event_count = events.count
         names = group_names(events.groups)
@@ -137,7 +138,7 @@ class Prepared:
         _open.set((*_open.get(), self.run))
         if receiver.wants_pass:
             self.named["recheck_pass"] = self.run
-        with context.restore(Concern.parse(self.run.item.text).context):
+        with context.restore(self.run.concern.context):
             if iscoroutinefunction(receiver.func):
                 _run_coroutine(receiver.func, self.named)
             else:
@@ -145,7 +146,7 @@ class Prepared:
 
 
 def _run_coroutine(func: Callable[..., Any], named: dict[str, Any]) -> None:
-    """Run an async receiver to its end; in a thread of its own where this one has a running loop."""
+    """Run an async receiver to its end; in a thread where this one has a running loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -177,9 +178,8 @@ def prepare(
     if not events.groups:
         events = receiver.event_of(Concern.parse(item.text)).after(events)
     run = Pass(receiver, item, events, grant)
-    concern = Concern.parse(item.text)
-    with context.restore(concern.context):
-        found = _choose(receiver, item, concern, events)
+    with context.restore(run.concern.context):
+        found = _choose(receiver, item, run.concern, events)
     if found is None:
         return None
     call, run.gone = found

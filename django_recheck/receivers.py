@@ -31,7 +31,7 @@ FORBIDDEN = (
     signals.post_init,
     signals.class_prepared,
 )
-"""Signals that come before the write they are about: after-commit would be before it, in autocommit."""
+"""Signals that come before the write: in autocommit, after-commit would be before it too."""
 
 _DEFAULT_KEYS = {
     "django.contrib.auth.signals:user_logged_in": "user",
@@ -41,11 +41,11 @@ _DEFAULT_KEYS = {
 """The argument that is the key where it isn't ``instance``."""
 
 registry: dict[str, list[Receiver[..., Any]]] = {}
-"""All receivers of this process by name. Held strongly, so a nested function lives as long as the process."""
+"""All receivers of this process by name. Held strongly: a nested function lives on, too."""
 
 
 class Receiver(Generic[P, R]):
-    """A decorated signal receiver. Connect it like any other; Django calls it with the signal's arguments.
+    """A decorated signal receiver. Connect it like any other.
 
     Attributes:
         func: The function as it was written.
@@ -134,7 +134,7 @@ class Receiver(Generic[P, R]):
             fallback != "setting" and not isinstance(key, Model)
         ):
             raise EventError(
-                f"{self.name} got an event without a model instance: say what it is about with key=."
+                f"{self.name} got an event without a model instance: say what it is about, with key=."
             )
         return (key,)
 
@@ -151,8 +151,8 @@ class Receiver(Generic[P, R]):
         signal = kwargs.get("signal")
         if args or not isinstance(signal, Signal):
             raise TypeError(
-                f"{self.name} is a signal receiver. Call {self.__name__}.func(...) to run the function itself, "
-                f"or {self.__name__}.recheck(...) to ask for a pass."
+                f"{self.name} is a signal receiver. Call {self.__name__}.func(...) to run the function "
+                f"itself, or {self.__name__}.recheck(...) to ask for a pass."
             )
         if signal in FORBIDDEN:
             raise EventError(
@@ -230,7 +230,7 @@ class Receiver(Generic[P, R]):
         return total + sum(self._record(*left) for left in batches.items())
 
     def _record(self, using: str, batch: dict[Item, store.Entry]) -> int:
-        """Record a batch when its transaction has committed, at once outside of one, and empty it."""
+        """Record a batch once its transaction has committed, and empty it."""
         entries = list(batch.values())
         batch.clear()
         if entries:

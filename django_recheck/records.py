@@ -52,7 +52,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """An item's record as it stands in Redis. Times are milliseconds of the server's clock, 0 for never."""
+    """An item's record as it stands in Redis. Times are the server's milliseconds, 0 for never."""
 
     token: str
     fence: str
@@ -90,8 +90,9 @@ class Record:
             raise RecordError("The record is broken: its parts can't be read.")
         token, fence, *counts = (word.decode("ascii", "replace") for word in words)
         error, working, newer = texts
-        values: list[Any] = [token, fence, *map(int, counts)]
-        return cls(*values, error.decode("utf-8", "replace"), working, newer)
+        last = (error.decode("utf-8", "replace"), working, newer)
+        values: list[Any] = [token, fence, *map(int, counts), *last]
+        return cls(*values)
 
 
 def new_token() -> str:

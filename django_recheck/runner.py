@@ -45,7 +45,7 @@ OUTCOMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a hold ended: what became of the item, how many passes it took, what the receiver raised."""
+    """How a hold ended: the item's outcome, its passes, what the receiver raised last."""
 
     outcome: Outcome
     passes: int = 0
@@ -99,8 +99,8 @@ class Hold:
         """Run passes until the hold is over.
 
         Returns:
-            How it ended. Only what isn't an ``Exception`` (KeyboardInterrupt, SystemExit, …) is raised,
-            after the item was given back.
+            How it ended. Only what isn't an ``Exception`` (KeyboardInterrupt, SystemExit, …) is
+            raised, after the item was given back.
         """
         options = self.receiver.options
         kept = lease.Lease(self.grant, options.ttl, options.max_hold)
@@ -174,8 +174,8 @@ class Hold:
     def _heal(self, *, quiet: bool) -> Grant | str:
         """Ask for one more pass: a holder that outlived its lease may have had a stale last word.
 
-        Quietly, where that is no news: a pass that never began, or a ``finish`` whose reply was lost and
-        whose first copy did close the hold.
+        Quietly, where that is no news: a pass that never began, or a ``finish`` whose reply was lost
+        and whose first copy did close the hold.
         """
         if not quiet:
             self._log(

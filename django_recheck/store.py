@@ -1,6 +1,6 @@
 """The only module that talks to Redis: one method an operation, one Lua script behind each.
 
-What the scripts promise stands in their heads, and ``docs/explanation/protocol.md`` puts it together.
+What the scripts promise stands in their heads; ``docs/explanation/protocol.md`` puts it together.
 Receivers, transactions and policies are the neighbours' business.
 """
 
@@ -23,7 +23,7 @@ from .namespace import Lane, Namespace
 from .records import FORMAT, Grant, Item, clock, new_token
 
 CHUNK: Final = 200
-"""Items or leases that one call carries: long enough to be cheap, short enough not to hold the server up."""
+"""Items or leases that one call carries: cheap, and yet it doesn't hold the server up."""
 
 NEWER = "A newer version of django-recheck wrote this item's record; it is left alone."
 
@@ -34,7 +34,7 @@ def milliseconds(seconds: float) -> int:
 
 
 def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _bytes(value: Any) -> bytes:
@@ -83,7 +83,7 @@ class Store(Connection, Namespace):
         return super().call_many(name, calls)
 
     def check_format(self) -> None:
-        """Write down the shard count at the first use of all, and compare it at the first of this process.
+        """Write the shard count down at the first use of all, compare it at this process's first.
 
         Raises:
             ImproperlyConfigured: Redis holds items of another SHARDS or of a newer format.
@@ -323,7 +323,7 @@ class Store(Connection, Namespace):
 
 
 def _backoff(options: conf.Options) -> tuple[int, int]:
-    """First and longest backoff in ms, both spread by the same factor so that retries don't meet."""
+    """First and longest backoff in ms, spread by one factor so that retries don't meet."""
     spread = 1 - secrets.randbelow(251) / 1000
     first, longest = options.backoff
     return milliseconds(first * spread), milliseconds(longest * spread)
@@ -337,3 +337,8 @@ def _store(alias: str, prefix: str, shards: int) -> Store:
 def current() -> Store:
     """Return the store that the settings name now."""
     return _store(conf.get("CACHE"), conf.get("PREFIX"), conf.get("SHARDS"))
+
+
+def forget() -> None:
+    """Forget the stores that were used: for tests, and where a server was replaced."""
+    _store.cache_clear()

@@ -1,6 +1,7 @@
 """What of a signal's arguments crosses Redis, and how it comes back. JSON only, never pickle.
 
-A name that comes out of Redis is looked up among what this process has already loaded; nothing is imported for it.
+A name that comes out of Redis is looked up among what this process has loaded already; nothing is
+imported for it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ STAYS_BEHIND: dict[str, frozenset[str]] = {
 
 @functools.cache
 def signal_name(signal: Signal | None) -> str:
-    """Return the name by which a signal is found again: its module and attribute, "" if it has none."""
+    """Return the name by which a signal is found again: module and attribute, "" without one."""
     for name, known in SIGNALS.items():
         if known is signal:
             return name

@@ -1,4 +1,4 @@
-"""Read-only views of what Redis holds: counts, pages, one item. From indexes, never by SCAN or KEYS."""
+"""Read-only views of what Redis holds: counts, pages, one item. From indexes, never by SCAN."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def receivers(store: Store) -> list[str]:
 
 
 def counts(store: Store, names: Sequence[str] = ()) -> dict[str, Counts]:
-    """Count the items of some receivers, of all that have any by default. Two round trips at most."""
+    """Count the items of some receivers, by default of all that have any, in two round trips."""
     lanes = list(store.lanes(names or receivers(store)))
 
     def ask(client: Any) -> list[Any]:

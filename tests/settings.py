@@ -1,0 +1,83 @@
+"""Settings of the tests. Importing them starts and connects nothing.
+
+``RECHECK_TEST_DATABASE`` puts both databases on a PostgreSQL server instead of SQLite:
+``postgres://user:password@host:port``.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import Any
+from urllib.parse import urlsplit
+
+SECRET_KEY = "for tests only"
+USE_TZ = True
+ROOT_URLCONF = "tests.urls"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "main")
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django_recheck",
+    "tests.app",
+]
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+
+def _database(alias: str) -> dict[str, Any]:
+    if url := os.environ.get("RECHECK_TEST_DATABASE"):
+        parts = urlsplit(url)
+        return {
+            "ENGINE": "django.db.backends.postgresql",
+            "HOST": parts.hostname or "127.0.0.1",
+            "PORT": parts.port or 5432,
+            "USER": parts.username or "postgres",
+            "PASSWORD": parts.password or "",
+            "NAME": "postgres",
+            "TEST": {"NAME": f"recheck_test_{alias}_{os.getpid()}"},
+        }
+    folder = os.environ.setdefault("RECHECK_TEST_FOLDER", tempfile.mkdtemp(prefix="recheck-tests-"))
+    name = os.path.join(folder, f"{alias}.sqlite3")
+    return {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": name,
+        "TEST": {"NAME": name},
+        "OPTIONS": {"timeout": 30, "transaction_mode": "IMMEDIATE"},
+    }
+
+
+DATABASES = {alias: _database(alias) for alias in ("default", "other")}
+
+CACHES: dict[str, dict[str, Any]] = {
+    "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
+    "recheck": {
+        "BACKEND": "django_redis.cache.RedisCache",
+        # Nothing listens on the port of the fallback: only a run of the tests has a server.
+        "LOCATION": os.environ.get("RECHECK_TEST_REDIS_URL", "redis://127.0.0.1:1/0"),
+        "KEY_PREFIX": f"test-{WORKER}",
+        "OPTIONS": {"SOCKET_TIMEOUT": 5, "SOCKET_CONNECT_TIMEOUT": 5},
+    },
+}
+RECHECK: dict[str, Any] = {"CACHE": "recheck"}
