@@ -87,8 +87,8 @@ def deliver(
         return Outcome.AFTER_COMMIT
     if connection.connection is not None and not connection.autocommit:
         raise transaction.TransactionManagementError(
-            f"{receiver.name} can't follow changes of {using!r}: autocommit is switched off by hand, "
-            "so nobody tells when they are committed. Use transaction.atomic()."
+            f"{receiver.name} can't follow changes of {using!r}: autocommit is switched off by "
+            "hand, so nobody tells when they are committed. Use transaction.atomic()."
         )
     if _kept(own, ready):
         return Outcome.COALESCED

@@ -134,7 +134,7 @@ class Receiver(Generic[P, R]):
             fallback != "setting" and not isinstance(key, Model)
         ):
             raise EventError(
-                f"{self.name} got an event without a model instance: say what it is about, with key=."
+                f"{self.name} got an event without a model instance: name its subject with key=."
             )
         return (key,)
 
@@ -151,8 +151,8 @@ class Receiver(Generic[P, R]):
         signal = kwargs.get("signal")
         if args or not isinstance(signal, Signal):
             raise TypeError(
-                f"{self.name} is a signal receiver. Call {self.__name__}.func(...) to run the function "
-                f"itself, or {self.__name__}.recheck(...) to ask for a pass."
+                f"{self.name} is a signal receiver. Call {self.__name__}.func(...) to run the "
+                f"function itself, or {self.__name__}.recheck(...) to ask for a pass."
             )
         if signal in FORBIDDEN:
             raise EventError(

@@ -174,8 +174,8 @@ class Hold:
     def _heal(self, *, quiet: bool) -> Grant | str:
         """Ask for one more pass: a holder that outlived its lease may have had a stale last word.
 
-        Quietly, where that is no news: a pass that never began, or a ``finish`` whose reply was lost
-        and whose first copy did close the hold.
+        Quietly, where that is no news: a pass that never began, or a ``finish`` whose reply was
+        lost and whose first copy did close the hold.
         """
         if not quiet:
             self._log(
