@@ -7,9 +7,15 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+SHOP = Path(__file__).parent.parent / "testproject"
+if str(SHOP) not in sys.path:  # for mypy, and for processes that tests start
+    sys.path.append(str(SHOP))
 
 SECRET_KEY = "for tests only"
 USE_TZ = True
@@ -25,6 +31,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django_recheck",
     "tests.app",
+    "shop",
 ]
 MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",

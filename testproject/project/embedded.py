@@ -66,7 +66,7 @@ def _start() -> str:
     ADDRESS.write_text(url)
 
     def stop() -> None:
-        if os.getpid() == mine and server.is_running():
+        if os.getpid() == mine:  # a forked child stops nothing
             ADDRESS.unlink(missing_ok=True)
             server.stop()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from typing import Any
 
 from django.db import models
@@ -93,10 +92,8 @@ class OrderLine(models.Model):
         self.loaded_order_id = self.order_id
 
     @classmethod
-    def from_db(
-        cls, db: str | None, field_names: Collection[str], values: Sequence[Any]
-    ) -> OrderLine:
+    def from_db(cls, *args: Any, **kwargs: Any) -> OrderLine:
         """Remember the order that the line was in."""
-        line = super().from_db(db, field_names, values)
+        line = super().from_db(*args, **kwargs)
         line.loaded_order_id = line.__dict__.get("order_id")
         return line

@@ -16,6 +16,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connection
+from project.embedded import VAR
 from tqdm import tqdm
 
 from django_recheck import store, views, worker
@@ -83,7 +84,7 @@ class Command(BaseCommand):
         """Start with a fresh SQLite file, or with no rows of an earlier demo."""
         if connection.vendor == "sqlite":
             connection.close()
-            path = settings.BASE / "var" / "demo.sqlite3"
+            path = VAR / "demo.sqlite3"
             for leftover in path.parent.glob("demo.sqlite3*"):
                 leftover.unlink()
             os.environ["SHOP_DATABASE"] = path.name  # the processes read it
@@ -115,6 +116,8 @@ class Command(BaseCommand):
                     shown.set_postfix(stale=run.stale)
         except threading.BrokenBarrierError:
             raise CommandError(f"A process of the run {name!r} ended early.") from None
+        except KeyboardInterrupt:
+            raise CommandError("Stopped.", returncode=130) from None
         finally:
             crew.end()
         run.events, run.passes = crew.events, crew.passes
