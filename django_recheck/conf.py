@@ -6,7 +6,6 @@ One validator a setting serves the system checks, the decorator and every read.
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -16,17 +15,20 @@ from django.core.exceptions import ImproperlyConfigured
 
 DISPATCHES = ("inline", "worker", "immediate")
 ON_REDIS_ERRORS = ("run", "raise", "skip")
+LONGEST = 1e9
+"""Seconds, some thirty years. Far more wouldn't survive the scripts' arithmetic."""
 
 
 def _number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    kind = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return kind and abs(cast(float, value)) <= LONGEST  # which nan isn't, either
 
 
 def _seconds(minimum: float) -> Callable[[Any], str | None]:
     def check(value: Any) -> str | None:
         if _number(value) and value >= minimum:
             return None
-        return f"must be a number of seconds, at least {minimum:g}"
+        return f"must be a number of seconds, at least {minimum:g} and at most {LONGEST:g}"
 
     return check
 
@@ -156,7 +158,7 @@ def validated(name: str, value: Any, where: str) -> Any:
     """Return the value, or raise ``ImproperlyConfigured`` with what it must be."""
     problem = SETTINGS[name].problem(value)
     if problem:
-        raise ImproperlyConfigured(f"{where} {problem}, not {value!r}.")
+        raise ImproperlyConfigured(f"{where} is {value!r}: it {problem}.")
     return value
 
 

@@ -1,141 +1,249 @@
-"""The checks of ``check --deploy``: they connect, read, and write nothing."""
+"""What ``check --deploy`` asks the server. All of it reads; a check writes nothing."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Warning
 from django.core.exceptions import ImproperlyConfigured
-from redis.exceptions import NoPermissionError, RedisError
+from redis.connection import parse_url
+from redis.exceptions import NoPermissionError, NoScriptError, RedisError, ResponseError
 
-from . import conf, store, views
+from . import conf, store, views, worker
 from .connection import script
 from .receivers import registry
+from .records import FORMAT, Item
 
 OVERDUE: Final = 300
 """Seconds after which something that is due should have been drained."""
 
+COMMANDS: Final = (
+    *("DEL @", "EXISTS @", "GET @", "HDEL @ f", "HGET @ f", "HSET @ f v", "PEXPIRE @ 1", "PTTL @"),
+    *("SADD @ m", "SET @ v PX 1", "SISMEMBER @ m", "SMEMBERS @", "SREM @ m", "TIME", "ZADD @ 0 m"),
+    *("ZCARD @", "ZRANGE @ 0 0", "ZRANGEBYSCORE @ 0 0", "ZREM @ m", "ZSCORE @ m"),
+)
+"""What scripts and views use on the keys of a shard; @ stands for the key."""
+META_COMMANDS: Final = ("HGET @ f", "HMGET @ f", "HSET @ f v", "HSETNX @ f v")
+"""What is used on the key that is there once for all shards."""
 
-def check_server(**kwargs: Any) -> list[CheckMessage]:
-    """Check the server that the cache names. Wrong settings are another check's business."""
+# Replies the commands that this user may not use. The flag makes the server refuse every write,
+# after it has looked at the user's rights: so this is a dry run.
+DRY_RUN: Final = """#!lua flags=no-writes
+local refused = {}
+for _, line in ipairs(ARGV) do
+  local words = {}
+  for word in string.gmatch(line, '%S+') do words[#words + 1] = word == '@' and KEYS[1] or word end
+  local reply = redis.pcall(unpack(words))
+  local said = type(reply) == 'table' and reply.err or 'WRONGTYPE'
+  if not (string.find(said, 'read%-only script') or string.find(said, 'WRONGTYPE')) then
+    refused[#refused + 1] = words[1]
+  end
+end
+return refused
+"""
+
+
+def hide(text: str) -> str:
+    """Return a text without the password that a URL in it may have."""
+    return re.sub(r"//\S*@", "//…@", text)
+
+
+def message(number: str, text: str, hint: str) -> CheckMessage:
+    """Return an error (E…) or a warning (W…) of this app."""
+    kind = Error if number.startswith("E") else Warning
+    return kind(hide(text), hint=hint[0].upper() + hint[1:], id=f"django_recheck.{number}")
+
+
+def check_dispatch() -> list[CheckMessage]:
+    """Look for receivers that are called in the signal. Needs no server."""
+    found = [n for n, (*_, r) in registry.items() if _dispatch(r.options.value) == "immediate"]
+    if _dispatch(conf.get) == "immediate":
+        found = ["RECHECK"]
+    if not found:
+        return []
+    text = f"DISPATCH is 'immediate' in {', '.join(found)}: no lock, no recheck, no commit awaited."
+    return [message("W106", text, "That is for tests: write 'inline' or 'worker' here.")]
+
+
+def _dispatch(value: Callable[[str], Any]) -> Any:
+    try:
+        return value("DISPATCH")
+    except ImproperlyConfigured:
+        return None  # another check says so
+
+
+def check_server() -> list[CheckMessage]:
+    """Check the server that the cache names; of one that can't be reached only that is said."""
     try:
         current = store.current()
-        client = current.client
-        information = {**client.info("server"), **client.info("memory")}
-    except (ImproperlyConfigured, NotImplementedError, KeyError, AttributeError, ImportError):
-        return []
-    except (RedisError, OSError) as error:
-        hint = "Start it, or correct the cache's LOCATION. Nothing else of it was checked."
-        text = (
-            f"Redis can't be asked through the cache {conf.get('CACHE')!r}: {type(error).__name__}."
-        )
-        return [Warning(text, hint=hint, id="django_recheck.W101")]
+    except ImproperlyConfigured:
+        return []  # another check says so
     try:
-        return [
-            *_version(information),
-            *_scripting(client),
-            *_memory(information),
-            *_sharing(current.alias),
-            *_shards(current),
-            *_timeouts(client),
-            *_immediate(),
-            *_draining(current),
-        ]
+        _reach(current.client)
     except (RedisError, OSError) as error:
-        hint = "Look whether this user may run INFO, EVALSHA, HMGET, SMEMBERS, ZCARD and ZRANGE."
-        return [
-            Warning(f"Redis didn't answer a question: {error}", hint=hint, id="django_recheck.W101")
-        ]
-
-
-def _version(information: dict[str, Any]) -> Iterator[CheckMessage]:
-    version = str(information.get("redis_version", "0"))
-    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    if numbers < (6, 2):
-        hint = "Update to Redis 6.2 or any Valkey."
-        yield Error(
-            f"The server has version {version}, too old for this.",
-            hint=hint,
-            id="django_recheck.E101",
+        return [_unreachable(current, error)]
+    except Exception as error:  # whatever a URL, an option or a class of its own may bring about
+        text = f"The cache {current.alias!r} gives no client: {type(error).__name__}."
+        hint = (
+            "Write its LOCATION as redis://user:password@host:6379/1, with what is special in a "
+            "password percent-encoded, and look at its OPTIONS."
         )
+        return [message("E105", text, hint)]
+    found: list[CheckMessage] = [*_sharing(current.alias), *_timeouts(current.client)]
+    refused = []
+    for question in (_information, _scripting, _stored):
+        try:
+            found += question(current)
+        except ResponseError as error:
+            refused.append(str(error))
+        except (RedisError, OSError) as error:
+            return [_unreachable(current, error)]
+    if refused:
+        text = f"The server refused to answer, so not all could be checked: {refused[0]}"
+        hint = "Allow this user +info +time +@read; if another's data is in the way, write "
+        hint += "another RECHECK['PREFIX']."
+        found.append(message("W108", text, hint))
+    return found
 
 
-def _scripting(client: Any) -> Iterator[CheckMessage]:
-    hint = "Allow this user EVALSHA, EVAL and SCRIPT LOAD: the ACL category @scripting."
-    try:
-        if client.execute_command("EVAL", "return redis.call('TIME')[1]", 0) is None:
-            yield Error("The server runs no scripts.", hint=hint, id="django_recheck.E102")
-        client.execute_command("SCRIPT LOAD", script("request").text)
-    except NoPermissionError as error:
-        yield Error(f"This user may not run scripts: {error}", hint=hint, id="django_recheck.E102")
+def _reach(client: Any) -> None:
+    with suppress(NoPermissionError):  # that is an answer, too
+        client.ping()
 
 
-def _memory(information: dict[str, Any]) -> Iterator[CheckMessage]:
-    policy = information.get("maxmemory_policy", "noeviction")
+def _unreachable(current: store.Store, error: Exception) -> CheckMessage:
+    text = f"The server of the cache {current.alias!r} can't be reached, and nothing else of it "
+    text += f"was checked: {type(error).__name__}: {error}"
+    return message("W101", text, "Start it, or correct the cache's LOCATION and OPTIONS.")
+
+
+def _information(current: store.Store) -> Iterator[CheckMessage]:
+    told: dict[str, Any] = {**current.client.info("server"), **current.client.info("memory")}
+    version = str(told.get("redis_version", "0"))
+    if tuple(map(int, re.findall(r"\d+", version)[:2])) < (6, 2):
+        text = f"The server's version is {version}."
+        yield message("E101", text, "Update it: to Redis 6.2 or newer, or any Valkey.")
+    policy = told.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
         text = f"The server's maxmemory-policy is {policy}: it may throw locks and events away."
-        yield Warning(
-            text, hint="Use a server with maxmemory-policy noeviction.", id="django_recheck.W102"
+        hint = "Set maxmemory-policy noeviction there, or use a server of its own."
+        yield message("W102", text, hint)
+
+
+def _scripting(current: store.Store) -> Iterator[CheckMessage]:
+    client = current.client
+    try:
+        client.execute_command("EVAL", "return 1", 0)
+        client.execute_command("SCRIPT LOAD", script("request").text)
+        client.execute_command("EVALSHA", "0" * 40, 0)  # no script has this digest
+    except NoScriptError:
+        yield from _rights(current)
+    except NoPermissionError as error:
+        hint = "Allow this user EVAL, EVALSHA and SCRIPT LOAD: ACL SETUSER <user> +@scripting."
+        yield message("E102", f"This user may not run scripts: {error}", hint)
+    except ResponseError as error:
+        hint = "Use a server on which EVAL, EVALSHA and SCRIPT LOAD aren't switched off."
+        yield message("E102", f"The server runs no scripts: {error}", hint)
+
+
+def _rights(current: store.Store) -> Iterator[CheckMessage]:
+    """Try each command on a key of the first shard that is never there, and on meta."""
+    nobody = current.lane("", 0).lock(Item("", ""))
+    allow = f"~{{{current.base}:* ~{current.meta} +@read +@write +@scripting +time"
+    hint = f"Allow it: ACL SETUSER <user> {allow}."
+    for key, commands in ((nobody, COMMANDS), (current.meta, META_COMMANDS)):
+        try:
+            refused = current.client.execute_command("EVAL", DRY_RUN, 1, key, *commands)
+        except NoPermissionError as error:
+            yield message("E106", f"This user may not use the key {key!r}: {error}", hint)
+        except ResponseError:
+            return  # Redis 6.2, whose scripts know no flags
+        else:
+            if names := ", ".join(map(_text, refused)):
+                yield message("E106", f"This user may not use {names} on {key!r}.", hint)
+
+
+def _stored(current: store.Store) -> Iterator[CheckMessage]:
+    """Check what meta says, and what waits."""
+    shards, version = map(_text, current.client.hmget(current.meta, "shards", "format"))
+    if version and not (version.isdigit() and int(version) <= FORMAT):
+        text = f"Redis holds items of format {version}, and this version writes {FORMAT}."
+        hint = "Update django-recheck here, or give it another RECHECK['PREFIX']."
+        yield message("E104", text, hint)
+        return
+    there = current
+    if shards and shards != str(current.shards):
+        there = store.Store(
+            current.alias, conf.get("PREFIX"), int(shards) if shards.isdigit() else 1
         )
+        if views.receivers(there):
+            text = f"RECHECK['SHARDS'] is {current.shards}, and Redis holds items in {shards}."
+            hint = f"Write {shards} again; change it when nothing is running or pending."
+            yield message("E103", text, hint)
+    yield from _waiting(there)
+
+
+def _waiting(there: store.Store) -> Iterator[CheckMessage]:
+    known, counts = set(worker.known_names()), views.counts(there)
+    unknown = sorted(
+        n for n, found in counts.items() if n not in known and found.due + found.running
+    )
+    if unknown:
+        text = f"Items wait for receivers that this code doesn't have: {', '.join(unknown)}."
+        hint = "Write their names in former_names= of the receivers that took their place."
+        yield message("W107", text, hint)
+    times = [found.oldest_due for name, found in counts.items() if name in known]
+    for name, found in counts.items():
+        if name in known and found.running:  # a lease that is over waits for a drain, too
+            times += [view.score for view in views.page(there, name, "running", size=1)]
+    seconds, _ = there.client.time()
+    oldest = min((time for time in times if time is not None), default=seconds)
+    last = views.last_drain(there)
+    if seconds - oldest > OVERDUE and (last is None or seconds - last > OVERDUE):
+        drain = "never" if last is None else f"{seconds - last:.0f} s ago"
+        text = f"A pass has been owed for {seconds - oldest:.0f} s; the last drain ended {drain}."
+        hint = "Have cron run it every minute: manage.py recheck_run."
+        yield message("W105", text, hint)
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value or "")
 
 
 def _sharing(alias: str) -> Iterator[CheckMessage]:
-    caches = django_settings.CACHES
-    place = caches[alias].get("LOCATION")
-    if alias == "default" or caches.get("default", {}).get("LOCATION") == place:
-        text = "Locks and events share the database of the default cache: cache.clear() wipes them."
-        hint = 'Give them an alias of their own, with another database number, in RECHECK["CACHE"].'
-        yield Warning(text, hint=hint, id="django_recheck.W103")
+    caches, mine = django_settings.CACHES, _database(alias)
+    sharing = [other for other in caches if other != alias and mine and _database(other) == mine]
+    if alias == "default":
+        sharing.insert(0, alias)
+    if sharing:
+        text = f"Locks and events share a database with the cache {', '.join(map(repr, sharing))}: "
+        text += "its clear() is FLUSHDB, and takes them along."
+        hint = 'Write an alias of its own, with another database number, in RECHECK["CACHE"].'
+        yield message("W103", text, hint)
 
 
-def _shards(current: store.Store) -> Iterator[CheckMessage]:
-    stored = current.client.hget(current.meta, "shards")
-    if stored is None:
-        return
-    number = stored.decode() if isinstance(stored, bytes) else str(stored)
-    if number != str(current.shards) and _holds(current, number):
-        text = f"RECHECK['SHARDS'] is {current.shards}, and Redis holds items in {number}."
-        hint = f"Set it back to {number}, and change it when nothing is running or pending."
-        yield Error(text, hint=hint, id="django_recheck.E103")
-
-
-def _holds(current: store.Store, shards: str) -> bool:
-    stored = int(shards) if shards.isdigit() else 1
-    return bool(views.receivers(store.Store(current.alias, conf.get("PREFIX"), stored)))
+def _database(alias: str) -> tuple[Any, ...] | None:
+    """Return the server and database that a cache's LOCATION means, None if it is no Redis."""
+    cache = django_settings.CACHES[alias]
+    location, options = cache.get("LOCATION"), cache.get("OPTIONS") or {}
+    first = location[0] if isinstance(location, (list, tuple)) and location else location
+    try:
+        url = parse_url(re.split("[,;]", str(first))[0])  # type: ignore[no-untyped-call]
+    except ValueError:
+        return None
+    found = {**options, **options.get("CONNECTION_POOL_KWARGS", {}), **url}
+    defaults = {"path": None, "host": "localhost", "port": 6379, "db": 0}
+    return tuple(found.get(name, default) for name, default in defaults.items())
 
 
 def _timeouts(client: Any) -> Iterator[CheckMessage]:
-    pool = getattr(client, "connection_pool", None)
-    given = getattr(pool, "connection_kwargs", {})
-    if pool is not None and not given.get("socket_timeout"):
+    pool = getattr(client, "connection_pool", None)  # a cluster's client has several
+    # A connection that isn't connected: it knows what redis-py takes where nothing is set.
+    if pool is not None and not pool.connection_class(**pool.connection_kwargs).socket_timeout:
         text = "No socket timeout is set: a server that hangs would hang every save."
-        hint = 'Set SOCKET_TIMEOUT and SOCKET_CONNECT_TIMEOUT in the cache\'s "OPTIONS".'
-        yield Warning(text, hint=hint, id="django_recheck.W104")
-
-
-def _immediate() -> Iterator[CheckMessage]:
-    names = [name for name, found in registry.items() if found[-1].options.dispatch == "immediate"]
-    if names:
-        text = f"DISPATCH is 'immediate' for {', '.join(names)}: no lock, no recheck, no commit."
-        yield Warning(
-            text, hint="That is for tests: use 'inline' or 'worker' here.", id="django_recheck.W106"
-        )
-
-
-def _draining(current: store.Store) -> Iterator[CheckMessage]:
-    counts = views.counts(current)
-    now, last = time.time(), views.last_drain(current)
-    due = [found.oldest_due for found in counts.values() if found.oldest_due is not None]
-    if due and now - min(due) > OVERDUE and (last is None or now - last > OVERDUE):
-        text = f"Something has been pending for {now - min(due):.0f} s, and nobody drains."
-        yield Warning(
-            text, hint="Run manage.py recheck_run from cron every minute.", id="django_recheck.W105"
-        )
-    known = {n for found in registry.values() for r in found for n in (r.name, *r.former_names)}
-    if unknown := sorted(set(counts) - known):
-        text = f"Items wait for receivers that this code doesn't have: {', '.join(unknown)}."
-        hint = "Name the old one in former_names= of the receiver that took its place."
-        yield Warning(text, hint=hint, id="django_recheck.W107")
+        hint = 'Write "SOCKET_TIMEOUT": 5, "SOCKET_CONNECT_TIMEOUT": 5 in the cache\'s OPTIONS.'
+        yield message("W104", text, hint)

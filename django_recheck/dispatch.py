@@ -173,16 +173,21 @@ def _away(ready: Ready, error: Exception) -> Ended:
         logger.error("%s %s: Redis didn't take the event, it is skipped: %s", *names, error)
         return Ended(Outcome.IGNORED)
     logger.error("%s %s: Redis didn't take the event, running unlocked: %s", *names, error)
-    outage.owe(ready)
     if _elsewhere([ready]):
+        outage.owe(ready)
         return Ended(Outcome.PENDING)
     try:
         prepared = prepare(ready.receiver, ready.item, ready.events, None)
         if prepared is not None:
-            prepared()
+            try:
+                prepared()
+            finally:
+                prepared.run.end()
     except Exception as failure:
         logger.warning("%s %s: the receiver failed", *names, exc_info=failure)
         return Ended(Outcome.FAILED, error=failure)
+    finally:
+        outage.owe(ready)  # not before: the pass under the lock must begin after this one's end
     return Ended(Outcome.UNLOCKED)
 
 

@@ -137,11 +137,12 @@ def follow(path: str, named: Mapping[str, Any]) -> Any:
     A path that ends in a foreign key takes its column, which needs no query.
     """
     value: Any = named.get("instance")
-    for part in path.split("."):
+    parts = path.split(".")
+    for number, part in enumerate(parts, 1):
         if value is None and part in named:
             value = named[part]
         elif isinstance(value, Model):
-            value = _attribute(value, part, last=part is path.rpartition(".")[2])
+            value = _attribute(value, part, last=number == len(parts))
         else:
             value = getattr(value, part)
         if value is None:

@@ -54,6 +54,7 @@ class Renewer:
         self._leases: set[Lease] = set()
         self._thread: threading.Thread | None = None
         self._busy = False
+        self._until = 0.0
 
     @contextmanager
     def keep(self, lease: Lease) -> Iterator[None]:
@@ -61,16 +62,18 @@ class Renewer:
         if lease.max_hold <= lease.ttl:
             yield
             return
+        until = clock() + lease.ttl / 3
         with self._changed:
             self._busy = True
-            shortest = all(lease.ttl < other.ttl for other in self._leases)
             self._leases.add(lease)
             if self._thread is None:
+                self._until = until
                 self._thread = threading.Thread(
                     target=self._run, name="django-recheck-leases", daemon=True
                 )
                 self._thread.start()
-            elif shortest:
+            elif until < self._until:  # else it looks early enough, and isn't woken
+                self._until = until
                 self._changed.notify()
         try:
             yield
@@ -82,13 +85,15 @@ class Renewer:
         pause = 10.0
         while True:
             with self._changed:
-                pause = min([lease.ttl / 3 for lease in self._leases], default=pause)
-                self._changed.wait(pause)
+                while (left := self._until - clock()) > 0:
+                    self._changed.wait(left)
                 if not self._leases and not self._busy:
                     self._thread = None
                     return
                 self._busy = False
                 leases = list(self._leases)
+                pause = min([lease.ttl / 3 for lease in leases], default=pause)
+                self._until = clock() + pause
             self.renew(leases)
 
     def renew(self, leases: list[Lease]) -> None:

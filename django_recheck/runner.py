@@ -220,6 +220,7 @@ def _described(error: BaseException | None) -> str:
         return ""
     try:
         lines = traceback.TracebackException.from_exception(error).format()
-        return "".join(lines)[-LONGEST_ERROR:]
+        text = "".join(lines)[-LONGEST_ERROR:]
+        return text.encode("utf-8", "replace").decode()  # a path may hold what UTF-8 can't write
     except Exception:
         return type(error).__name__

@@ -7,14 +7,19 @@ import os
 import sys
 from pathlib import Path
 
-NEED_REDIS = {"demo", "runserver", "recheck_run", "shell"}
+NEED_REDIS = {"demo", "loaddata", "recheck_run", "runserver", "shell"}
 
 
 def main() -> None:
     """Run a management command."""
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
-    if NEED_REDIS & set(sys.argv[1:2]) and "--help" not in sys.argv:
+    from project import DEMO_DATABASE
+
+    command = next(iter(sys.argv[1:]), "")
+    if command == "demo":
+        os.environ["SHOP_DATABASE"] = DEMO_DATABASE
+    if command in NEED_REDIS and not {"-h", "--help"} & set(sys.argv):
         from project import embedded
 
         embedded.ensure()
@@ -24,4 +29,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

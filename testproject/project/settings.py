@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
-BASE = Path(__file__).resolve().parent.parent
+from django.core.exceptions import ImproperlyConfigured
+
+from project import VAR
+
 SECRET_KEY = "the shop is for trying things out"
 DEBUG = True
 ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
@@ -15,6 +18,7 @@ ROOT_URLCONF = "project.urls"
 WSGI_APPLICATION = "project.wsgi.application"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True
+TIME_ZONE = "UTC"
 STATIC_URL = "static/"
 
 INSTALLED_APPS = [
@@ -53,18 +57,21 @@ TEMPLATES = [
 def _database() -> dict[str, Any]:
     if url := os.environ.get("DATABASE_URL"):
         parts = urlsplit(url)
+        if parts.scheme not in ("postgres", "postgresql") or not parts.path.strip("/"):
+            raise ImproperlyConfigured("DATABASE_URL is postgres://user:password@host:port/name.")
         return {
             "ENGINE": "django.db.backends.postgresql",
             "HOST": parts.hostname,
             "PORT": parts.port or 5432,
             "USER": unquote(parts.username or ""),
             "PASSWORD": unquote(parts.password or ""),
-            "NAME": parts.path.lstrip("/"),
+            "NAME": unquote(parts.path.strip("/")),
+            "OPTIONS": dict(parse_qsl(parts.query)),
         }
-    (BASE / "var").mkdir(exist_ok=True)
+    VAR.mkdir(parents=True, exist_ok=True)
     return {
         "ENGINE": "django.db.backends.sqlite3",
-        "NAME": BASE / "var" / os.environ.get("SHOP_DATABASE", "shop.sqlite3"),
+        "NAME": VAR / os.environ.get("SHOP_DATABASE", "shop.sqlite3"),
         "OPTIONS": {
             "timeout": 30,
             "transaction_mode": "IMMEDIATE",
@@ -76,12 +83,13 @@ def _database() -> dict[str, Any]:
 DATABASES = {"default": _database()}
 
 # A cache of its own: clearing the default cache doesn't touch locks and events.
+# Its prefix names the database: locks of another database's rows are other locks.
 CACHES = {
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
     "recheck": {
         "BACKEND": "django_redis.cache.RedisCache",
         "LOCATION": os.environ.get("REDIS_URL", "redis://127.0.0.1:6379/0"),
-        "KEY_PREFIX": "shop",
+        "KEY_PREFIX": f"shop-{Path(DATABASES['default']['NAME']).stem}",
         "OPTIONS": {"SOCKET_TIMEOUT": 5, "SOCKET_CONNECT_TIMEOUT": 5},
     },
 }

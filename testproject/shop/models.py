@@ -2,9 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db import models
+
+
+class Belonging(models.Model):
+    """A row that belongs to another and may move: it knows all those that it has been in.
+
+    What was derived of the one that it left changes, too, and no signal tells which one that was.
+    The set only grows: a save may be rolled back, or leave the foreign key out. One too many costs
+    a pass; one too few leaves something stale.
+    To move a row, read it in the transaction that moves it, with ``select_for_update()``.
+    """
+
+    belongs: ClassVar[str]
+    """The attribute that has the other row's primary key."""
+
+    class Meta:
+        abstract = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._been_in: set[int] = set()
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Save, and remember where the row is now."""
+        super().save(*args, **kwargs)
+        self._remember()
+
+    @classmethod
+    def from_db(cls, *args: Any, **kwargs: Any) -> Belonging:
+        """Remember where the row was when it was read."""
+        row = super().from_db(*args, **kwargs)
+        row._remember()
+        return row
+
+    def refresh_from_db(self, *args: Any, **kwargs: Any) -> None:
+        """Remember where the row is by now; deferred fields come this way as well."""
+        super().refresh_from_db(*args, **kwargs)
+        self._remember()
+
+    def whereabouts(self) -> set[int]:
+        """Return the primary keys of the row that it is in and of those that it was in."""
+        self._remember()
+        return set(self._been_in)
+
+    def _remember(self) -> None:
+        here = self.__dict__.get(self.belongs)  # a deferred one isn't there, and isn't read
+        if here is not None:
+            self._been_in.add(here)
 
 
 class Customer(models.Model):
@@ -61,8 +108,10 @@ class SearchDocument(models.Model):
         return self.text[:60]
 
 
-class Order(models.Model):
+class Order(Belonging):
     """What a customer ordered; its total is derived from its lines."""
+
+    belongs = "customer_id"
 
     customer = models.ForeignKey(Customer, models.CASCADE, related_name="orders")
     placed = models.DateTimeField(auto_now_add=True)
@@ -72,28 +121,15 @@ class Order(models.Model):
         return f"order {self.pk}"
 
 
-class OrderLine(models.Model):
-    """One product in an order. A line may move to another order of the shop."""
+class OrderLine(Belonging):
+    """One product in an order, at the price of that time. It may move to another order."""
+
+    belongs = "order_id"
 
     order = models.ForeignKey(Order, models.CASCADE, related_name="lines")
     product = models.ForeignKey(Product, models.PROTECT)
     quantity = models.PositiveIntegerField(default=1)
     price = models.DecimalField(max_digits=8, decimal_places=2)
 
-    loaded_order_id: int | None = None
-    """The order that the line was in when it was read: that one's total changes, too."""
-
     def __str__(self) -> str:
         return f"{self.quantity} x {self.product_id}"
-
-    def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save, and be where it says from then on."""
-        super().save(*args, **kwargs)
-        self.loaded_order_id = self.order_id
-
-    @classmethod
-    def from_db(cls, *args: Any, **kwargs: Any) -> OrderLine:
-        """Remember the order that the line was in."""
-        line = super().from_db(*args, **kwargs)
-        line.loaded_order_id = line.__dict__.get("order_id")
-        return line

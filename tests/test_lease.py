@@ -1,0 +1,385 @@
+"""The lease of a hold: renewed while it works, lost, not inherited; and passes without one."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.dispatch import Signal, receiver
+from redis.exceptions import RedisError
+
+from django_recheck import LockLost, Outcome, conf, lease, outage, recheck, store
+from django_recheck.records import Grant
+from tests.servers import Server, of_the_run, running
+from tests.test_runner import EVENT, KEY, Subject, elsewhere, levels, look
+
+
+@pytest.fixture
+def subject() -> Subject:
+    return Subject()
+
+
+@pytest.fixture(autouse=True)
+def renewer(monkeypatch: pytest.MonkeyPatch) -> lease.Renewer:
+    """A renewer of the test's own, which has no thread yet."""
+    fresh = lease.Renewer()
+    monkeypatch.setattr(lease, "renewer", fresh)
+    return fresh
+
+
+def until(condition: Callable[[], Any]) -> None:
+    """Wait for something that another thread or the server does."""
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end, "it didn't happen"
+        time.sleep(0.01)
+
+
+def end_lease() -> None:
+    current = store.current()
+    current.client.delete(current.lane_of(KEY).lock(KEY))
+
+
+def taken_over() -> Grant:
+    """End the lease of whoever holds the item and let another have it."""
+    end_lease()
+    granted = store.current().request(KEY, EVENT, 1, conf.Options(KEY.receiver, {"TTL": 30}))
+    assert isinstance(granted, Grant)
+    return granted
+
+
+def holder() -> str | None:
+    """Return the token in the lock."""
+    return look().holder
+
+
+# Renewed
+
+
+def test_a_hold_longer_than_its_ttl_stays_held(subject: Subject) -> None:
+    def stay(recheck_pass: Any) -> None:
+        if recheck_pass.number > 1:
+            return
+        token, first = holder(), recheck_pass.deadline
+        assert token is not None
+        until(lambda: holder() != token or recheck_pass.deadline > first + 1.2)
+        assert holder() == token, "more than a TTL later"
+        assert not recheck_pass.lost
+        assert elsewhere(subject.send) is Outcome.COALESCED
+
+    subject.does(stay, ttl=1)
+    assert subject.send() is Outcome.RAN
+    assert len(subject.seen) == 2
+
+
+def test_a_shorter_lease_is_renewed_in_its_own_time(subject: Subject) -> None:
+    """The thread is waiting for the time of a longer one."""
+    shorter = Signal()
+
+    @receiver(shorter)
+    @recheck(name="shorter", key=lambda **_: 1, ttl=1)
+    def stay(sender: Any, recheck_pass: Any, **kwargs: Any) -> None:
+        first = recheck_pass.deadline
+        until(lambda: recheck_pass.deadline > first + 0.2 or recheck_pass.lost)
+        assert not recheck_pass.lost
+
+    subject.does(lambda p: shorter.send(sender=None), ttl=30)
+    assert subject.send() is Outcome.RAN
+
+
+def test_beyond_max_hold_a_pass_isnt_renewed_and_its_hold_ends(subject: Subject) -> None:
+    def stay(recheck_pass: Any) -> None:
+        if len(subject.seen) == 1:
+            assert elsewhere(subject.send) is Outcome.COALESCED
+            until(lambda: recheck_pass.lost and holder() is None)
+
+    subject.does(stay, ttl=1, max_hold=1.1)
+    assert subject.send() is Outcome.REQUEUED
+    assert look().state == "due"
+
+
+def test_a_max_hold_within_the_ttl_needs_no_renewal(
+    subject: Subject, renewer: lease.Renewer
+) -> None:
+    subject.does(lambda p: None, ttl=5, max_hold=5)
+    assert subject.send() is Outcome.RAN
+    assert renewer._thread is None
+
+
+def calls() -> int:
+    """Return how many scripts the server has run."""
+    with of_the_run().client as client:
+        return int(client.info("commandstats")["cmdstat_evalsha"]["calls"])
+
+
+def test_c19_after_the_hold_nothing_is_renewed_and_the_thread_ends(
+    subject: Subject, renewer: lease.Renewer
+) -> None:
+    subject.does(lambda p: None, ttl=1)
+    for _ in range(2):
+        subject.send()
+        before, thread = calls(), renewer._thread
+        assert thread is not None
+        thread.join(20)
+        assert renewer._thread is None
+        assert calls() == before
+
+
+def test_c17_renewal_compares_first(subject: Subject) -> None:
+    def overtaken(recheck_pass: Any) -> None:
+        grants.append(taken_over())
+        until(lambda: recheck_pass.lost)
+
+        left = look().lease_left
+        assert left is not None
+        assert left > 20, "the other's lease, not cut down to ours"
+
+    grants: list[Grant] = []
+    subject.does(overtaken, ttl=1)
+    assert subject.send() is Outcome.LEASE_LOST
+    assert holder() == grants[0].token
+
+
+@pytest.mark.parametrize("trouble", ["server", "settings"])
+def test_c18_renewal_tries_on_until_the_lease_ends(
+    subject: Subject, settings: Any, caplog: pytest.LogCaptureFixture, trouble: str
+) -> None:
+    with running() as server:
+        cache = {**settings.CACHES["recheck"], "LOCATION": server.url}
+        cache["OPTIONS"] = {"SOCKET_TIMEOUT": 0.2}
+        settings.CACHES = {**settings.CACHES, "own": cache}
+        sound = settings.RECHECK = {**settings.RECHECK, "CACHE": "own"}
+        assert server.process is not None
+        process = server.process
+
+        def stay(recheck_pass: Any) -> None:
+            first = recheck_pass.deadline
+            if trouble == "server":
+                process.send_signal(signal.SIGSTOP)
+            else:
+                settings.RECHECK = {"SHARDS": "many"}
+            until(lambda: "trying on" in caplog.text)
+            process.send_signal(signal.SIGCONT)
+            settings.RECHECK = sound
+            until(lambda: recheck_pass.deadline > first + 0.5 or recheck_pass.lost)
+            assert not recheck_pass.lost
+
+        subject.does(stay, ttl=2)
+        assert subject.send() is Outcome.RAN
+
+
+def test_ensure_held_extends_on_the_server_or_says_that_it_is_lost(subject: Subject) -> None:
+    def ask(recheck_pass: Any) -> None:
+        current = store.current()
+        current.client.pexpire(current.lane_of(KEY).lock(KEY), 5000)
+        recheck_pass.ensure_held()
+        left = look().lease_left
+        assert left is not None
+        assert left > 20
+        end_lease()
+        recheck_pass.ensure_held()
+        assert holder() is not None, "nobody had taken it over: it is ours again"
+        taken_over()
+        with pytest.raises(LockLost, match="another's by now"):
+            recheck_pass.ensure_held()
+        assert recheck_pass.lost
+
+    subject.does(ask, ttl=30)
+    assert subject.send() is Outcome.LEASE_LOST
+    assert len(subject.seen) == 1
+
+
+# Not inherited
+
+FORKING = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+
+
+def in_a_child(work: Callable[[], bool]) -> bool:
+    """Fork, and return what comes of the work in the child."""
+    if (child := os.fork()) == 0:
+        answer = False
+        try:
+            answer = work()
+        finally:
+            os._exit(0 if answer else 1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+@FORKING
+def test_c20_a_forked_child_owns_nothing(subject: Subject, renewer: lease.Renewer) -> None:
+    def fork(recheck_pass: Any) -> None:
+        def of_the_child() -> bool:
+            with pytest.raises(LockLost):
+                recheck_pass.ensure_held()
+            assert store.current().finish(recheck_pass.grant, "ok", held.options)[0] == "LOST"
+            assert lease.renewer is not renewer
+            return lease.renewer._thread is None
+
+        if recheck_pass.number == 1:
+            token = holder()
+            assert in_a_child(of_the_child)
+            assert holder() == token is not None
+
+    held = subject.does(fork)
+    assert subject.send() is Outcome.RAN
+
+
+@FORKING
+def test_what_a_forked_child_causes_is_no_event_of_the_pass_itself(subject: Subject) -> None:
+    def fork(recheck_pass: Any) -> None:
+        if recheck_pass.number == 1:
+            assert in_a_child(lambda: subject.send() is Outcome.COALESCED)
+
+    subject.does(fork)
+    assert subject.send() is Outcome.RAN
+    assert subject.seen == [(1, 1, 1), (2, 1, 1)], "the child's event wasn't lost with it"
+
+
+@FORKING
+def test_a_child_that_goes_on_where_its_parent_was_finishes_nothing(subject: Subject) -> None:
+    parent, children = os.getpid(), []
+
+    def fork(recheck_pass: Any) -> None:
+        token = holder()
+        children.append(os.fork())
+        if os.getpid() == parent:
+            assert os.waitpid(children[0], 0)[1] == 0
+            assert holder() == token is not None
+
+    subject.does(fork)
+    outcome = subject.send()
+    if os.getpid() != parent:
+        os._exit(0 if outcome is Outcome.LEASE_LOST else 1)
+    assert outcome is Outcome.RAN
+
+
+# A hold is lost
+
+
+@pytest.mark.parametrize("finishes", [False, True])
+def test_a_pass_that_outlived_its_lease_asks_for_one_more(
+    subject: Subject, caplog: pytest.LogCaptureFixture, finishes: bool
+) -> None:
+    grants = []
+
+    def outlive(recheck_pass: Any) -> None:
+        if not grants:
+            grants.append(taken_over())
+            if finishes:
+                assert store.current().finish(grants[0], "ok", held.options)[0] == "DONE"
+
+    held = subject.does(outlive)
+    assert subject.send() is Outcome.LEASE_LOST
+    assert logging.WARNING in levels(caplog)
+    assert "outlived its lease" in caplog.text
+    if finishes:
+        assert len(subject.seen) == 2, "nobody held it, so the pass came at once"
+        assert look().state == "idle"
+    else:
+        following, _ = store.current().finish(grants[0], "ok", held.options)
+        assert isinstance(following, Grant), "its holder was told to go again"
+        assert len(subject.seen) == 1
+
+
+def test_a_lease_that_nobody_took_over_is_still_ours(
+    subject: Subject, caplog: pytest.LogCaptureFixture
+) -> None:
+    subject.does(lambda p: end_lease())
+    assert subject.send() is Outcome.RAN
+    assert levels(caplog) == []
+    assert look().state == "idle"
+
+
+def test_c16_the_receivers_own_exception_wins(subject: Subject, settings: Any) -> None:
+    settings.RECHECK = {**settings.RECHECK, "RAISE_EXCEPTIONS": True}
+
+    def fail(recheck_pass: Any) -> None:
+        taken_over()
+        raise LookupError("mine")
+
+    held = subject.does(fail)
+    with pytest.raises(LookupError, match="mine"):
+        subject.send()
+
+
+# Without Redis
+
+
+@pytest.fixture(params=[False, True], ids=["", "ignoring-exceptions"])
+def server(request: pytest.FixtureRequest, settings: Any) -> Iterator[Server]:
+    """A server that may be stopped, under a client that does or doesn't ignore exceptions."""
+    with running() as server:
+        cache = {**settings.CACHES["recheck"], "LOCATION": server.url}
+        cache["OPTIONS"] = {**cache["OPTIONS"], "IGNORE_EXCEPTIONS": request.param}
+        settings.CACHES = {**settings.CACHES, "stopped": cache}
+        settings.RECHECK = {**settings.RECHECK, "CACHE": "stopped", "BREAKER": 600}
+        yield server
+
+
+def test_c30_run_goes_on_unlocked_and_owes_one_more_pass(subject: Subject, server: Server) -> None:
+    subject.does(lambda p: None)
+    assert subject.send() is Outcome.RAN
+    server.end()
+    assert subject.send() is Outcome.UNLOCKED
+    server.start()
+    assert subject.send() is Outcome.UNLOCKED, "Redis is left alone for a while"
+    assert len(subject.seen) == 3
+    outage.breaker.close()
+    note_other(other := Signal())
+    other.send(sender=None)
+    assert subject.seen[3:] == [(1, 1, 1)], "the next event of any item brings the owed pass along"
+    assert look().state == "idle"
+
+
+def note_other(signal: Signal) -> None:
+    @receiver(signal)
+    @recheck(name="other", key=lambda **_: 1)
+    def other(sender: Any, **kwargs: Any) -> None: ...
+
+
+def test_c30_skip_leaves_the_save_alone(subject: Subject, server: Server) -> None:
+    subject.does(lambda p: None, on_redis_error="skip")
+    server.end()
+    assert [subject.send(), subject.send()] == [Outcome.IGNORED] * 2
+    assert subject.seen == []
+
+
+def test_raise_tells_whoever_saves(subject: Subject, server: Server) -> None:
+    subject.does(lambda p: None, on_redis_error="raise")
+    server.end()
+    for _ in range(2):
+        with pytest.raises(RedisError):
+            subject.send()
+    assert subject.seen == []
+
+
+def test_a_pass_that_cant_be_closed_is_owed(subject: Subject, server: Server) -> None:
+    subject.does(lambda p: len(subject.seen) == 1 and server.end())
+    assert subject.send() is Outcome.PENDING
+    server.start()
+    outage.breaker.close()
+    note_other(other := Signal())
+    other.send(sender=None)
+    assert subject.seen == [(1, 1, 1)] * 2
+    assert look().state == "idle"
+
+
+def test_what_outlives_an_unlocked_pass_is_no_event_of_its_own(
+    subject: Subject, server: Server
+) -> None:
+    sending = []
+
+    def leave_a_copy_behind(recheck_pass: Any) -> None:
+        sending.append(contextvars.copy_context())
+
+    subject.does(leave_a_copy_behind)
+    server.end()
+    assert subject.send() is Outcome.UNLOCKED
+    assert sending[0].run(subject.send) is Outcome.UNLOCKED
+    assert len(subject.seen) == 2
