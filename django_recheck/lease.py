@@ -12,8 +12,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from redis.exceptions import RedisError
-
 from . import store
 from .records import Grant, clock
 
@@ -55,6 +53,7 @@ class Renewer:
         self._thread: threading.Thread | None = None
         self._busy = False
         self._until = 0.0
+        self._pause = 0.0
 
     @contextmanager
     def keep(self, lease: Lease) -> Iterator[None]:
@@ -65,6 +64,7 @@ class Renewer:
         until = clock() + lease.ttl / 3
         with self._changed:
             self._busy = True
+            self._pause = lease.ttl / 3
             self._leases.add(lease)
             if self._thread is None:
                 self._until = until
@@ -82,7 +82,6 @@ class Renewer:
                 self._leases.discard(lease)
 
     def _run(self) -> None:
-        pause = 10.0
         while True:
             with self._changed:
                 while (left := self._until - clock()) > 0:
@@ -92,8 +91,8 @@ class Renewer:
                     return
                 self._busy = False
                 leases = list(self._leases)
-                pause = min([lease.ttl / 3 for lease in leases], default=pause)
-                self._until = clock() + pause
+                pauses = [lease.ttl / 3 for lease in leases]
+                self._until = clock() + min(pauses, default=self._pause)
             self.renew(leases)
 
     def renew(self, leases: list[Lease]) -> None:
@@ -103,7 +102,7 @@ class Renewer:
             return
         try:
             held = store.current().renew([g for _, g in due], [lease.ttl for lease, _ in due])
-        except (RedisError, OSError) as error:
+        except Exception as error:  # whatever it is, the thread must live on
             logger.warning("Leases couldn't be renewed, trying on until they end: %s", error)
             return
         for (lease, grant), mine in zip(due, held, strict=True):

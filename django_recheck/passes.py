@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -64,6 +65,7 @@ class Pass:
         self.gone = False
         self.data: Any = None
         self.grant = grant
+        self.pid = os.getpid()
         self._mutex = threading.Lock()
         self._ended = False
         self._own: Events | None = None
@@ -118,8 +120,11 @@ def current_pass() -> Pass | None:
 
 
 def own_pass(item: Item) -> Pass | None:
-    """Return the open pass of this very item that the calling code runs in, also further out."""
-    return next((p for p in _open.get() if p.item == item), None)
+    """Return the open pass of this very item that the calling code runs in, also further out.
+
+    A forked child has none: what a pass keeps there would be lost with the child.
+    """
+    return next((p for p in _open.get() if p.item == item and p.pid == os.getpid()), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,17 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 from django.dispatch import Signal, receiver
 from redis.exceptions import RedisError
 
-from django_recheck import LockLost, Outcome, conf, lease, outage, recheck, store
+from django_recheck import LockLost, Outcome, lease, outage, recheck, store
 from django_recheck.records import Grant
 from tests.servers import Server, of_the_run, running
-from tests.test_runner import EVENT, KEY, Subject, elsewhere, levels, look
+from tests.test_runner import KEY, Subject, elsewhere, end_lease, levels, look, taken_over
 
 
 @pytest.fixture
@@ -39,19 +40,6 @@ def until(condition: Callable[[], Any]) -> None:
     while not condition():
         assert time.monotonic() < end, "it didn't happen"
         time.sleep(0.01)
-
-
-def end_lease() -> None:
-    current = store.current()
-    current.client.delete(current.lane_of(KEY).lock(KEY))
-
-
-def taken_over() -> Grant:
-    """End the lease of whoever holds the item and let another have it."""
-    end_lease()
-    granted = store.current().request(KEY, EVENT, 1, conf.Options(KEY.receiver, {"TTL": 30}))
-    assert isinstance(granted, Grant)
-    return granted
 
 
 def holder() -> str | None:
@@ -104,14 +92,6 @@ def test_beyond_max_hold_a_pass_isnt_renewed_and_its_hold_ends(subject: Subject)
     assert look().state == "due"
 
 
-def test_a_max_hold_within_the_ttl_needs_no_renewal(
-    subject: Subject, renewer: lease.Renewer
-) -> None:
-    subject.does(lambda p: None, ttl=5, max_hold=5)
-    assert subject.send() is Outcome.RAN
-    assert renewer._thread is None
-
-
 def calls() -> int:
     """Return how many scripts the server has run."""
     with of_the_run().client as client:
@@ -129,6 +109,14 @@ def test_c19_after_the_hold_nothing_is_renewed_and_the_thread_ends(
         thread.join(20)
         assert renewer._thread is None
         assert calls() == before
+
+
+def test_a_max_hold_within_the_ttl_needs_no_thread(
+    subject: Subject, renewer: lease.Renewer
+) -> None:
+    subject.does(lambda p: None, ttl=5, max_hold=5)
+    assert subject.send() is Outcome.RAN
+    assert renewer._thread is None
 
 
 def test_c17_renewal_compares_first(subject: Subject) -> None:
@@ -213,21 +201,28 @@ def in_a_child(work: Callable[[], bool]) -> bool:
 
 @FORKING
 def test_c20_a_forked_child_owns_nothing(subject: Subject, renewer: lease.Renewer) -> None:
+    """Nor does it finish the hold where it goes on after the receiver, as its parent does."""
+    parent, child = os.getpid(), 0
+
     def fork(recheck_pass: Any) -> None:
-        def of_the_child() -> bool:
-            with pytest.raises(LockLost):
-                recheck_pass.ensure_held()
-            assert store.current().finish(recheck_pass.grant, "ok", held.options)[0] == "LOST"
-            assert lease.renewer is not renewer
-            return lease.renewer._thread is None
-
-        if recheck_pass.number == 1:
-            token = holder()
-            assert in_a_child(of_the_child)
+        nonlocal child
+        token = holder()
+        if child := os.fork():
+            assert os.waitpid(child, 0)[1] == 0
             assert holder() == token is not None
+            return
+        with pytest.raises(LockLost):
+            recheck_pass.ensure_held()
+        assert lease.renewer is not renewer
+        assert lease.renewer._thread is None
+        asked.append(recheck_pass)
 
-    held = subject.does(fork)
-    assert subject.send() is Outcome.RAN
+    asked: list[Any] = []
+    subject.does(fork)
+    outcome = subject.send()
+    if os.getpid() != parent:
+        os._exit(0 if asked and outcome is Outcome.LEASE_LOST else 1)
+    assert outcome is Outcome.RAN
 
 
 @FORKING
@@ -241,24 +236,6 @@ def test_what_a_forked_child_causes_is_no_event_of_the_pass_itself(subject: Subj
     assert subject.seen == [(1, 1, 1), (2, 1, 1)], "the child's event wasn't lost with it"
 
 
-@FORKING
-def test_a_child_that_goes_on_where_its_parent_was_finishes_nothing(subject: Subject) -> None:
-    parent, children = os.getpid(), []
-
-    def fork(recheck_pass: Any) -> None:
-        token = holder()
-        children.append(os.fork())
-        if os.getpid() == parent:
-            assert os.waitpid(children[0], 0)[1] == 0
-            assert holder() == token is not None
-
-    subject.does(fork)
-    outcome = subject.send()
-    if os.getpid() != parent:
-        os._exit(0 if outcome is Outcome.LEASE_LOST else 1)
-    assert outcome is Outcome.RAN
-
-
 # A hold is lost
 
 
@@ -266,7 +243,7 @@ def test_a_child_that_goes_on_where_its_parent_was_finishes_nothing(subject: Sub
 def test_a_pass_that_outlived_its_lease_asks_for_one_more(
     subject: Subject, caplog: pytest.LogCaptureFixture, finishes: bool
 ) -> None:
-    grants = []
+    grants: list[Grant] = []
 
     def outlive(recheck_pass: Any) -> None:
         if not grants:
@@ -296,18 +273,6 @@ def test_a_lease_that_nobody_took_over_is_still_ours(
     assert look().state == "idle"
 
 
-def test_c16_the_receivers_own_exception_wins(subject: Subject, settings: Any) -> None:
-    settings.RECHECK = {**settings.RECHECK, "RAISE_EXCEPTIONS": True}
-
-    def fail(recheck_pass: Any) -> None:
-        taken_over()
-        raise LookupError("mine")
-
-    held = subject.does(fail)
-    with pytest.raises(LookupError, match="mine"):
-        subject.send()
-
-
 # Without Redis
 
 
@@ -331,41 +296,31 @@ def test_c30_run_goes_on_unlocked_and_owes_one_more_pass(subject: Subject, serve
     assert subject.send() is Outcome.UNLOCKED, "Redis is left alone for a while"
     assert len(subject.seen) == 3
     outage.breaker.close()
-    note_other(other := Signal())
-    other.send(sender=None)
+    other = Subject()
+    other.does(lambda p: None, name="other")
+    assert other.send() is Outcome.RAN
     assert subject.seen[3:] == [(1, 1, 1)], "the next event of any item brings the owed pass along"
     assert look().state == "idle"
 
 
-def note_other(signal: Signal) -> None:
-    @receiver(signal)
-    @recheck(name="other", key=lambda **_: 1)
-    def other(sender: Any, **kwargs: Any) -> None: ...
-
-
-def test_c30_skip_leaves_the_save_alone(subject: Subject, server: Server) -> None:
-    subject.does(lambda p: None, on_redis_error="skip")
-    server.end()
-    assert [subject.send(), subject.send()] == [Outcome.IGNORED] * 2
-    assert subject.seen == []
-
-
-def test_raise_tells_whoever_saves(subject: Subject, server: Server) -> None:
-    subject.does(lambda p: None, on_redis_error="raise")
+@pytest.mark.parametrize("policy", ["skip", "raise"])
+def test_c30_skip_and_raise_run_nothing(subject: Subject, server: Server, policy: str) -> None:
+    subject.does(lambda p: None, on_redis_error=policy)
     server.end()
     for _ in range(2):
-        with pytest.raises(RedisError):
-            subject.send()
+        with pytest.raises(RedisError) if policy == "raise" else nullcontext():
+            assert subject.send() is Outcome.IGNORED
     assert subject.seen == []
 
 
 def test_a_pass_that_cant_be_closed_is_owed(subject: Subject, server: Server) -> None:
-    subject.does(lambda p: len(subject.seen) == 1 and server.end())
+    subject.does(lambda p: server.end() if len(subject.seen) == 1 else None)
     assert subject.send() is Outcome.PENDING
     server.start()
     outage.breaker.close()
-    note_other(other := Signal())
-    other.send(sender=None)
+    other = Subject()
+    other.does(lambda p: None, name="other")
+    assert other.send() is Outcome.RAN
     assert subject.seen == [(1, 1, 1)] * 2
     assert look().state == "idle"
 

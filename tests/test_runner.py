@@ -14,14 +14,13 @@ import pytest
 from django.db.models.signals import post_save
 from django.dispatch import Signal, receiver
 
-from django_recheck import Outcome, Receiver, current_pass, recheck, store, views, worker
+from django_recheck import Outcome, Receiver, conf, current_pass, recheck, store, views, worker
 from django_recheck.records import Grant, pack
 from django_recheck.records import Item as Key
 from tests.app.models import Item
 
 KEY = Key("held", "1")
 EVENT = pack([b'["","",""]', b"", b"", b"[null,null,{},{},null]"])
-FAR = (60, 60)
 Body = Callable[[Any], Any]
 """What a receiver does in a pass; it gets ``recheck_pass``."""
 
@@ -38,7 +37,7 @@ class Subject:
         """Say what its passes do."""
 
         @receiver(self.signal)
-        @recheck(name=KEY.receiver, key=lambda **_: 1, **{"backoff": FAR, **options})
+        @recheck(key=lambda **_: 1, **{"name": KEY.receiver, "backoff": (60, 60), **options})
         def held(sender: Any, recheck_pass: Any, **kwargs: Any) -> None:
             p = recheck_pass
             self.seen.append((p.number, p.event_count, p.attempt))
@@ -66,6 +65,19 @@ def elsewhere(work: Callable[[], Any]) -> Any:
 def look() -> views.View:
     (view,) = views.items(store.current(), [KEY])
     return view
+
+
+def end_lease() -> None:
+    current = store.current()
+    current.client.delete(current.lane_of(KEY).lock(KEY))
+
+
+def taken_over() -> Grant:
+    """End the lease of whoever holds the item and let another have it."""
+    end_lease()
+    granted = store.current().request(KEY, EVENT, 1, conf.Options(KEY.receiver, {"TTL": 30}))
+    assert isinstance(granted, Grant)
+    return granted
 
 
 def levels(caplog: pytest.LogCaptureFixture) -> list[int]:
@@ -228,6 +240,18 @@ def test_any_exception_fits_into_the_record(subject: Subject, error: Exception) 
     assert view.record is not None
     assert view.state == "due"
     assert 0 < len(view.record.error) <= 4000
+
+
+def test_c16_the_receivers_own_exception_wins(subject: Subject, settings: Any) -> None:
+    settings.RECHECK = {**settings.RECHECK, "RAISE_EXCEPTIONS": True}
+
+    def fail(recheck_pass: Any) -> None:
+        taken_over()
+        raise LookupError("mine")
+
+    subject.does(fail)
+    with pytest.raises(LookupError, match="mine"):
+        subject.send()
 
 
 # A hold's own events
