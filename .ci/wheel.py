@@ -9,7 +9,9 @@ from django.conf import settings
 
 settings.configure(
     INSTALLED_APPS=["django_recheck"],
-    CACHES={"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://localhost"}},
+    CACHES={
+        "default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://localhost"}
+    },
 )
 django.setup()
 
@@ -23,6 +25,8 @@ for name in ("request", "enqueue", "claim", "finish", "renew", "peek"):
     assert script(name).text
 help_of = "from django.core.management import call_command; call_command('recheck_run', '--help')"
 setup = Path(__file__).read_text("utf-8").partition("import django_recheck")[0]
-done = subprocess.run([sys.executable, "-c", f"{setup}\n{help_of}"], capture_output=True, text=True, check=True)
+done = subprocess.run(
+    [sys.executable, "-c", f"{setup}\n{help_of}"], capture_output=True, text=True, check=True
+)
 assert "--receiver" in done.stdout
 print("the wheel is whole:", folder)

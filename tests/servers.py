@@ -7,6 +7,7 @@ As a pytest plugin it starts the one server of the run before the settings are r
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import signal
@@ -119,6 +120,8 @@ def pytest_load_initial_conftests() -> None:
     global _of_the_run
     _of_the_run = Server().start()
     os.environ["RECHECK_TEST_REDIS_URL"] = _of_the_run.url
+    os.environ["RECHECK_TEST_FOLDER"] = str(_of_the_run.folder)
+    atexit.register(_of_the_run.close)  # also where the settings turn out to be wrong
 
 
 def pytest_unconfigure() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -65,8 +64,8 @@ def _database(alias: str) -> dict[str, Any]:
             "NAME": "postgres",
             "TEST": {"NAME": f"recheck_test_{alias}_{os.getpid()}"},
         }
-    folder = os.environ.setdefault("RECHECK_TEST_FOLDER", tempfile.mkdtemp(prefix="recheck-tests-"))
-    name = os.path.join(folder, f"{alias}.sqlite3")
+    folder = os.environ.get("RECHECK_TEST_FOLDER")  # the run's own; without a run there is none
+    name = os.path.join(folder, f"{alias}.sqlite3") if folder else ":memory:"
     return {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": name,

@@ -27,7 +27,7 @@ EVENT = pack([b"event", b"", b"", b"x"])
 
 
 class State(NamedTuple):
-    """All that Redis holds of the item. The lock is its token; a TTL is what every lock must have."""
+    """All that Redis holds of the item. The lock is its token; every lock must have a TTL."""
 
     lock: str | None = None
     ttl: bool = True
@@ -42,7 +42,9 @@ class State(NamedTuple):
     def empty(self) -> bool:
         """Whether nothing is left of the item."""
         indexes = (self.running, self.due, self.dead)
-        return self.lock is None and self.record is None and indexes == (None,) * 3 and not self.lane
+        return (
+            self.lock is None and self.record is None and indexes == (None,) * 3 and not self.lane
+        )
 
     @property
     def parsed(self) -> Record | None:
@@ -51,7 +53,7 @@ class State(NamedTuple):
 
     @property
     def claimable(self) -> bool:
-        """Whether a drain's look at the indexes names the item, once leases that are over are over."""
+        """Whether a drain's look at the indexes names the item."""
         ripe = self.due is not None and self.due <= NOW
         return ripe or (self.running is not None and (self.lock is None or self.running <= NOW))
 

@@ -179,7 +179,9 @@ def _client_moves(world: World, index: int, rules: Rules) -> Iterator[Move]:
 
 def _acquiring(client: Client, what: str) -> tuple[Client, Command]:
     token = f"{client.name}.{client.turns}"
-    client = client._replace(token=token, turns=client.turns + 1, lapsed=False, out=False, alone=False)
+    client = client._replace(
+        token=token, turns=client.turns + 1, lapsed=False, out=False, alone=False
+    )
     if what == "claim":
         return client, machine.claim(token)
     return client, machine.request(token, heal=what == "heal")
@@ -280,7 +282,7 @@ def _environment(world: World) -> Iterator[Move]:
         spent = _spend(world, "evictions")
         for name in ("record", "running", "due"):
             if getattr(redis, name) is not None:
-                left_over = redis._replace(**{name: None})
+                left_over = redis._replace(**{name: None})  # type: ignore[arg-type]
                 yield from _taken(f"{name} is evicted", spent, left_over, holder, out=False)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from . import model
-from .machine import Machine
+from .machine import Machine, State
 from .model import HOLDING, Budget, Client, Rules, Violation, World
 
 LIMIT = 3_000_000
@@ -38,7 +38,7 @@ class Search:
             Violation: A promise is broken; its message is the shortest schedule that breaks it.
         """
         writers = tuple(Client(f"w{n}", commits=k) for n, k in enumerate(self.commits))
-        start = World(model.State(), (*writers, Client("drain")), self.budget)
+        start = World(State(), (*writers, Client("drain")), self.budget)
         self.parents[start] = None
         frontier = [start]
         while frontier:

@@ -200,7 +200,7 @@ UNSEEN = {
     "9: nothing waits long with a lease": "is about time, not about order: test_dispatch",
     "10: one bounded resend": "the search resends as the store does",
 }
-"""Rules that no schedule of this search shows when they are off: what masks them, or sees to them."""
+"""Rules that no schedule of this search shows when off: what masks them, or sees to them."""
 
 
 @pytest.mark.parametrize("mutant", FOUND, ids=lambda mutant: mutant.rule)
