@@ -1,0 +1,1 @@
+"""Random programs of transactions: ours must deliver what plain ``on_commit`` delivers."""
