@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -215,7 +215,7 @@ def _choose(
             call = newest.as_save()
         else:
             return newest, False
-    call.instance = row
-    if not receiver.has_default_key and item not in receiver.items(call.named(), concern.using):
+    found = replace(call, instance=row)
+    if not receiver.has_default_key and item not in receiver.items(found.named(), concern.using):
         return newest, True  # the row has left this key; the new key has its own event
-    return call, False
+    return found, False

@@ -1,6 +1,7 @@
 """A program of nested atomics, captures, callbacks and events, made from a seed and run for real.
 
-Beside the decorated receiver a plain one registers ``on_commit`` for the same events: the reference.
+Beside the decorated receiver a plain one registers ``on_commit`` for the same events, as the
+reference.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.dispatch import Signal
 from django.test import TestCase
 
-from django_recheck import commit, dispatch, recheck
+from django_recheck import dispatch, recheck
 
 DATABASES = ("default", "other")
 KEYS = (1, 2)
@@ -158,7 +159,7 @@ def _watched(log: Log) -> Iterator[None]:
             log.runs.append(log.open_runs.pop())
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(commit.dispatch, "deliver", deliver)
+        patch.setattr(dispatch, "deliver", deliver)
         patch.setattr(BaseDatabaseWrapper, "run_and_clear_commit_hooks", hooks)
         yield
 

@@ -6,11 +6,12 @@ import os
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 from django.db import connections
 
-from django_recheck import commit, receivers, store, views, worker
+from django_recheck import commit, dispatch, receivers, store, views, worker
 
 from .program import DATABASES, Log, Program
 
@@ -64,10 +65,9 @@ def differs(monkeypatch: pytest.MonkeyPatch) -> bool:
 
 
 def test_strong_references_deliver_what_was_rolled_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    weak = commit.weakref
-    strong = SimpleNamespace(WeakValueDictionary=dict, WeakKeyDictionary=weak.WeakKeyDictionary)
+    strong = SimpleNamespace(WeakValueDictionary=dict, WeakKeyDictionary=WeakKeyDictionary)
     monkeypatch.setattr(commit, "weakref", strong)
-    monkeypatch.setattr(commit, "_waiting", weak.WeakKeyDictionary())
+    monkeypatch.setattr(commit, "_waiting", WeakKeyDictionary())
     assert differs(monkeypatch)
 
 
@@ -78,7 +78,7 @@ def test_without_order_entries_are_taken_before_their_time(monkeypatch: pytest.M
         batch = [e for e in list(commit._waiting[entry.connection].values()) if not e.done]
         for other in batch:
             other.done = True
-        commit.dispatch.deliver([other.ready for other in batch])
+        dispatch.deliver([other.ready for other in batch])
 
     monkeypatch.setattr(commit.Entry, "__call__", take_all)
     assert differs(monkeypatch)
