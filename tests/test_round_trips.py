@@ -85,7 +85,7 @@ class Wire:
 
     def _run(self) -> None:
         while self._open:
-            for key, _ in self._selector.select(0.2):
+            for key, _ in self._selector.select():
                 if key.data is None:
                     self._accept()
                 else:
@@ -115,7 +115,7 @@ class Wire:
             talk.server.sendall(data)
         else:
             talk.replies += data
-        if talk.replies and talk.turn and len(talk.turn) >= self.least:
+        if talk.replies and (talk.turn is None or len(talk.turn) >= self.least):
             talk.client.sendall(talk.replies)
             talk.turn, talk.replies = None, b""
 
@@ -127,6 +127,7 @@ class Wire:
     def close(self) -> None:
         """Stop carrying."""
         self._open = False
+        socket.create_connection(("127.0.0.1", self.port)).close()  # wakes it
         self._thread.join()
 
 
@@ -146,7 +147,8 @@ def cold(request: pytest.FixtureRequest, settings: Any, server: Server) -> Itera
     cache["OPTIONS"] = {**cache["OPTIONS"], "CONNECTION_POOL_KWARGS": decoding}
     alias = f"wire-{request.param}-{wire.port}"
     settings.CACHES = {**settings.CACHES, alias: cache}
-    settings.RECHECK = {**settings.RECHECK, "CACHE": alias}
+    prefix = {"PREFIX": f"test-{wire.port}", "ON_REDIS_ERROR": "raise"}
+    settings.RECHECK = {**settings.RECHECK, "CACHE": alias, **prefix}
     yield wire
     store.current().client.connection_pool.disconnect()
     wire.close()
