@@ -83,7 +83,8 @@ def deliver(
         entry = Entry(connection, ready, own)
         _waiting.setdefault(connection, weakref.WeakValueDictionary())[entry.number] = entry
         robust = not conf.get("RAISE_EXCEPTIONS") and receiver.options.on_redis_error != "raise"
-        transaction.on_commit(entry, using=using, robust=robust)
+        # A bound method: Django names a robust callback that raised by its __qualname__.
+        transaction.on_commit(entry.__call__, using=using, robust=robust)
         return Outcome.AFTER_COMMIT
     if connection.connection is not None and not connection.autocommit:
         raise transaction.TransactionManagementError(

@@ -15,6 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 DISPATCHES = ("inline", "worker", "immediate")
 ON_REDIS_ERRORS = ("run", "raise", "skip")
+MOST_SHARDS = 16384
 LONGEST = 1e9
 """Seconds, some thirty years. Far more wouldn't survive the scripts' arithmetic."""
 
@@ -37,6 +38,12 @@ def _count(value: Any) -> str | None:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return None
     return "must be a whole number, at least 1"
+
+
+def _shards(value: Any) -> str | None:
+    if _count(value) is None and value <= MOST_SHARDS:
+        return None
+    return f"must be a whole number from 1 to {MOST_SHARDS}, the slots of a cluster"
 
 
 def _flag(value: Any) -> str | None:
@@ -118,7 +125,7 @@ def _tunable(default: Any, problem: Callable[[Any], str | None]) -> Setting:
 SETTINGS: dict[str, Setting] = {
     "CACHE": Setting(default="default", problem=_text),
     "PREFIX": Setting(default="recheck", problem=_prefix),
-    "SHARDS": Setting(default=1, problem=_count),
+    "SHARDS": Setting(default=1, problem=_shards),
     "CONTEXT": Setting(default=None, problem=_context),
     "TTL": _tunable(30, _seconds(1)),
     "MAX_HOLD": _tunable(3600, _seconds(0)),

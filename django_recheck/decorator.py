@@ -125,6 +125,9 @@ def recheck(
         )
     if name is not None and (not isinstance(name, str) or not name or len(name.split()) != 1):
         raise TypeError(f"@recheck(name=...) takes a word without spaces, not {name!r}.")
+    for option, names in (("carry", carry), ("former_names", former_names)):
+        if isinstance(names, str):
+            raise TypeError(f"@recheck({option}=...) takes a list of names: write [{names!r}].")
     given = _given(options)
 
     def decorate(function: Callable[P, R]) -> Receiver[P, R]:

@@ -108,8 +108,13 @@ def _elsewhere(batch: list[Ready]) -> Callable[[list[Ready]], None] | None:
 
 def _after_commit(connection: BaseDatabaseWrapper, batch: list[Ready]) -> None:
     """Try recorded items once another open transaction of this thread has committed."""
+
+    def run() -> None:  # no partial: Django names a robust callback that raised by its __qualname__
+        run_recorded(batch)
+
     if connection.in_atomic_block:
-        transaction.on_commit(partial(run_recorded, batch), using=connection.alias, robust=True)
+        robust = not conf.get("RAISE_EXCEPTIONS")
+        transaction.on_commit(run, using=connection.alias, robust=robust)
 
 
 def _in_thread(batch: list[Ready]) -> None:

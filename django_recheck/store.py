@@ -105,7 +105,8 @@ class Store(Connection, Namespace):
                 f"writes {FORMAT}: update it, or give it another RECHECK['PREFIX']."
             )
         if shards != str(self.shards):
-            self._reshard(int(shards) if shards.isdigit() else 1)
+            stored = int(shards) if shards.isdigit() else 1
+            self._reshard(min(stored, conf.MOST_SHARDS))
         self._known = True
 
     def _reshard(self, stored: int) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from django.db import close_old_connections
+from django.db import connections
 
 from . import receivers, store, views
 from .exceptions import RecordError
@@ -70,7 +70,7 @@ def drain(
     found = True
     while found and not stopping() and (limit is None or tally.items < limit):
         found = False
-        close_old_connections()
+        _close_old_connections()
         for item in _interleaved(current.peek(wanted, BATCH, PUT_OFF)):
             if stopping() or (limit is not None and tally.items >= limit):
                 break
@@ -106,6 +106,13 @@ def run_item(item: Item, stopping: Callable[[], bool] = never) -> Ended | None:
     if granted == "MISSING":
         logger.warning("%s %s: was due, but nothing is recorded", *names.values(), extra=names)
     return None
+
+
+def _close_old_connections() -> None:
+    """Do as Django does between requests, but leave a transaction alone, such as a TestCase's."""
+    for connection in connections.all(initialized_only=True):
+        if not connection.in_atomic_block:
+            connection.close_if_unusable_or_obsolete()
 
 
 def _interleaved(items: Iterable[Item]) -> list[Item]:

@@ -50,7 +50,7 @@ GOOD: dict[str, list[Any]] = {
 BAD: dict[str, list[Any]] = {
     "CACHE": NO_TEXTS,
     "PREFIX": [*NO_TEXTS, "{tag}", "a{", "a}"],
-    "SHARDS": NO_COUNTS,
+    "SHARDS": [*NO_COUNTS, 16385],
     "CONTEXT": ["", "nodots", 5, object],
     "TTL": [*NO_NUMBERS, 0, 0.999, -1, 1e10],
     "MAX_HOLD": [*NO_NUMBERS, -0.1],

@@ -83,6 +83,8 @@ def test_calling_it_by_hand_points_to_func() -> None:
         ({"concurrency": 3}, ImproperlyConfigured, "no limit of concurrent passes yet"),
         ({"key": "a", "keys": lambda **_: []}, TypeError, "either key= or keys="),
         ({"key": 42}, TypeError, "a field's name, a path or a callable"),
+        ({"carry": "name"}, TypeError, r"write \['name'\]"),
+        ({"former_names": "old"}, TypeError, r"write \['old'\]"),
         ({"name": "two words"}, TypeError, "without spaces"),
         ({"raise_exceptions": True}, TypeError, "no option"),
     ],

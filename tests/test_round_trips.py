@@ -78,7 +78,9 @@ class Wire:
         self._to = ("127.0.0.1", server.port)
         self._listening = socket.create_server(("127.0.0.1", self.port))
         self._selector = selectors.DefaultSelector()
+        self._waking, woken = socket.socketpair()
         self._selector.register(self._listening, selectors.EVENT_READ)
+        self._selector.register(woken, selectors.EVENT_READ, woken)
         self._open = True
         self._thread = threading.Thread(target=self._run, name="wire")
         self._thread.start()
@@ -88,7 +90,7 @@ class Wire:
             for key, _ in self._selector.select():
                 if key.data is None:
                     self._accept()
-                else:
+                elif isinstance(key.data, Talk):
                     self._carry(key.fileobj, key.data)
         for key in list(self._selector.get_map().values()):
             key.fileobj.close()  # type: ignore[union-attr]
@@ -127,7 +129,7 @@ class Wire:
     def close(self) -> None:
         """Stop carrying."""
         self._open = False
-        socket.create_connection(("127.0.0.1", self.port)).close()  # wakes it
+        self._waking.close()
         self._thread.join()
 
 
