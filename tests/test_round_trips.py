@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import pytest
-from django.db import transaction
+from django.db import connections, transaction
 from django.db.models.signals import post_save
 from django.dispatch import receiver
 
@@ -253,6 +253,7 @@ def test_an_event_on_a_held_item_costs_one_and_so_does_each_further_pass(
             assert wire.heard() == [["EVALSHA"]]
         finally:
             go.release(10)
+            pool.submit(connections.close_all).result(20)
 
 
 def test_own_events_travel_with_the_end_of_the_pass(wire: Wire) -> None:
