@@ -6,6 +6,7 @@ local found = {}
 for _, index in ipairs({RUNNING, DUE}) do
   for _, item in ipairs(redis.call('ZRANGEBYSCORE', index, '-inf', now, 'LIMIT', 0, ARGV[3] - #found)) do
     found[#found + 1] = item
+    redis.call('ZREM', index, item) -- needs no memory: a full server must be drained, too
     redis.call('ZADD', index, now + ARGV[4], item)
   end
 end

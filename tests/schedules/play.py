@@ -7,27 +7,38 @@ Time is a key in Redis that the scripts read for their clock: it moves when the 
 from __future__ import annotations
 
 import random
+import threading
+from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from django.db import transaction
 from django.dispatch import Signal, receiver
+from redis.exceptions import RedisError
 
-from django_recheck import LockLost, lease, recheck, store, views, worker
+from django_recheck import Pass, lease, outage, recheck, store, views, worker
+from django_recheck.keys import item_text
 from django_recheck.records import Item
 
 from .stage import Actor, Stage
 
+changed: Final = Signal()
 KEYS: Final = ("a", "b")
-CAP: Final = 2
+LATER: Final = "z"
+"""The key of the event that comes when all is over: it brings along what the process owes."""
 NAME: Final = "derive"
+CAP: Final = 2
 LEASE: Final = 3000
+LINES: Final = ("read", "write", "return")
 ORDERS: Final = {
-    "trip": ("deaf", "cut", "late", "die", "dead"),
-    "line": ("die", "fail", "interrupt", "ensure", "own"),
+    "trip": ("deaf", "deaf", "cut", "late", "die", "dead"),
+    "line": ("die", "fail", "interrupt", "ensure", "own", "own"),
 }
-"""What may befall a round trip, and a line of a receiver, other than going as it should."""
+"""What may befall a round trip, and a line of a receiver, instead of going as it should."""
+BROKEN: Final = ("deaf", "cut", "late")
 
 
 class Violation(AssertionError):
@@ -48,32 +59,76 @@ class Commit:
 class World:
     """The database of a schedule, and the account of what happened in it."""
 
-    source: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KEYS, 0))
-    derived: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KEYS, 0))
+    source: Counter[str] = field(default_factory=Counter)
+    derived: Counter[str] = field(default_factory=Counter)
     commits: list[Commit] = field(default_factory=list)
     passes: list[tuple[str, int]] = field(default_factory=list)
     """Key and fence of every pass; a fence of 0 is a pass without a lock."""
-    open: dict[str, list[int]] = field(default_factory=lambda: {key: [] for key in KEYS})
+    open: list[tuple[str, int]] = field(default_factory=list)
     ended: set[int] = field(default_factory=set)
     """Fences of leases that ended before their hold did."""
+    wrote: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Key and fence of each actor's last write, since its last commit."""
     waived: set[str] = field(default_factory=set)
     """Keys of which a holder wrote after its lease and died before it could say so."""
     faults: int = 0
     orphans: bool = False
-    """Something may be held by nobody: a death, a late copy, a grant that never arrived."""
+    """Something may be held by nobody: after a death, a late copy, two lost replies in a row."""
 
     def commit(self, actor: Actor, key: str) -> None:
+        """Change the source."""
         self.source[key] += 1
         change = Commit(key, self.source[key], actor)
         self.commits.append(change)
         actor.unsent.append(change)
+
+    def died(self, actor: Actor) -> None:
+        """Note what a death may excuse."""
+        self.orphans = True
+        key, fence = self.wrote.get(actor.name, ("", 0))
+        if fence in self.ended:
+            self.waived.add(key)
+
+    def enter(self, key: str, fence: int) -> None:
+        """Let a pass begin. Promises 2 and 4."""
+        for other in [f for k, f in self.open if k == key]:
+            if fence and other and other not in self.ended:
+                raise Violation(f"two passes of {key} at once: {other} and {fence}")
+        if fence and self.passes.count((key, fence)) >= CAP:
+            raise Violation(f"more than {CAP} passes in a hold")
+        newest = max((f for k, f in self.passes if k == key), default=0)
+        if 0 < fence < newest and fence not in self.ended:
+            raise Violation("a fence that went back")
+        self.passes.append((key, fence))
+        self.open.append((key, fence))
+
+
+def connect(current: Callable[[], Play]) -> None:
+    """Connect the receiver of all schedules of a test.
+
+    Args:
+        current: Returns the one that is played just now.
+    """
+
+    @receiver(changed)
+    @recheck(
+        name=NAME,
+        key=lambda key, **_: key,
+        ttl=LEASE,
+        max_passes=CAP,
+        max_attempts=99,
+        backoff=(8, 60),
+        inline_budget=10**6,
+    )
+    def derive(sender: Any, recheck_pass: Pass, version: int, **kwargs: Any) -> None:
+        current().work(recheck_pass, version)
 
 
 class Play:
     """A schedule.
 
     Args:
-        stage: Its threads: writers, then a drain and a renewal.
+        stage: Its threads: writers, then a drain, then one that renews.
         seed: What everything is drawn from.
         stale: The first pass of a hold works with what its signal brought (a rule switched off).
     """
@@ -85,66 +140,63 @@ class Play:
         self.world = World()
         self.trace: list[str] = []
         self.budget = self.chance.choice((0, 1, 2, 4))
-        self.signal = Signal()
+        self.broken: set[str] = set()
         self.store = store.current()
-        self.store.client.flushdb()
+        self.client = self.store.client
+        self.client.flushdb()
+        items = [Item(NAME, item_text(key)) for key in (*KEYS, LATER)]
+        self.locks = [self.store.lane_of(item).lock(item) for item in items]
         self.time = 1_000_000
-        self.store.client.set("clock", self.time)
-        self._connect()
+        self._later(0)
+        outage.forget()
+        stage.late.clear()
+        lease.renewer = lease.Renewer()
 
-    def _connect(self) -> None:
-        options: dict[str, Any] = {"ttl": LEASE, "backoff": (8, 60), "max_attempts": 99}
-
-        @receiver(self.signal)
-        @recheck(
-            name=NAME, key=lambda key, **_: key, max_passes=CAP, inline_budget=10**6, **options
-        )
-        def derive(sender: Any, recheck_pass: Any, version: int, **kwargs: Any) -> None:
-            self._pass(recheck_pass, version)
+    def _later(self, seconds: int) -> None:
+        self.time += seconds
+        self.client.set("clock", self.time)
 
     # What the threads do
 
     def _send(self, key: str) -> None:
-        self.signal.send(sender=None, key=key, version=self.world.source[key])
+        changed.send(sender=None, key=key, version=self.world.source[key])
 
-    def _writer(self, actor: Actor, commits: list[list[str]]) -> Callable[[], None]:
+    def _writer(self, actor: Actor) -> Callable[[], None]:
+        plan = [self.chance.choices(KEYS, k=self.chance.choice((1, 1, 3))) for _ in range(2)]
+
         def write() -> None:
-            for keys in commits:
+            for keys in plan:
                 actor.step("commit")
-                if len(keys) == 1:
-                    self.world.commit(actor, keys[0])
-                    self._send(keys[0])
-                    continue
-                with transaction.atomic():
+                self.world.wrote.pop(actor.name, None)
+                with transaction.atomic() if len(keys) > 1 else nullcontext():
                     for key in keys:
                         self.world.commit(actor, key)
                         self._send(key)
 
         return write
 
-    def _pass(self, recheck_pass: Any, version: int) -> None:
-        actor, world, key = self._me(), self.world, recheck_pass.key
-        self._overlap(key, recheck_pass.fence)
-        world.passes.append((key, recheck_pass.fence))
-        world.open[key].append(recheck_pass.fence)
-        written = False
+    def work(self, recheck_pass: Pass, version: int) -> None:
+        """Be the receiver."""
+        actor, world, key = threading.current_thread(), self.world, str(recheck_pass.key)
+        fence, grant = recheck_pass.fence, recheck_pass.grant
+        world.enter(key, fence)
         try:
-            self._line(actor, "read", recheck_pass)
-            value = version if self.stale and recheck_pass.number == 1 else world.source[key]
-            order = self._line(actor, "write", recheck_pass)
+            self._line("read", recheck_pass)
+            first = self.stale and recheck_pass.number == 1
+            value = version if first else world.source[key]
+            order = self._line("write", recheck_pass)
             world.derived[key] = value
-            written = True
-            if order == "own" and not recheck_pass.grant.own:
+            world.wrote[actor.name] = key, fence
+            if order == "own" and isinstance(actor, Actor) and grant and not grant.own:
                 world.commit(actor, key)
                 self._send(key)
-            self._line(actor, "return", recheck_pass)
+            self._line("return", recheck_pass)
         finally:
-            world.open[key].remove(recheck_pass.fence)
-            if actor is not None:
-                actor.wrote = (key, recheck_pass.fence) if written else None
+            world.open.remove((key, fence))
 
-    def _line(self, actor: Actor | None, what: str, recheck_pass: Any) -> str:
-        order = actor.step(what) if actor else "go"
+    def _line(self, what: str, recheck_pass: Pass) -> str:
+        actor = threading.current_thread()
+        order = actor.step(what) if isinstance(actor, Actor) else "go"
         if order == "fail":
             raise ValueError("as the schedule wants it")
         if order == "interrupt":
@@ -153,5 +205,111 @@ class Play:
             recheck_pass.ensure_held()
         return order
 
-    def _me(self) -> Actor | None:
-        return next((actor for actor in self.stage.actors if actor.is_current()), None)
+    # What befalls them
+
+    def run(self) -> World:
+        """Let it happen, come to rest, and look.
+
+        Raises:
+            Violation: A promise is broken.
+        """
+        *writers, drain, renewal = self.stage.actors
+        for actor in writers:
+            actor.begin(self._writer(actor))
+        for _ in range(1000):
+            moving = [actor for actor in self.stage.actors if actor.at]
+            if not moving:
+                break
+            if self.chance.random() < 0.1:
+                self._beside(drain, renewal)
+            else:
+                self._move(self.chance.choice(moving))
+        else:
+            raise Violation("it goes on for ever")
+        self._rest()
+        return self.world
+
+    def _move(self, actor: Actor) -> None:
+        order, at = "go", actor.at
+        if at != "commit" and self.budget and self.chance.random() < 0.15:
+            order = self.chance.choice(ORDERS["line" if at in LINES else "trip"])
+            self.budget -= 1
+            self.world.faults += 1
+        self.trace.append(f"{actor.name}: {at}, {order}")
+        if order in BROKEN:
+            self.world.orphans |= actor.name in self.broken or order == "late"
+            self.broken.add(actor.name)
+        elif at not in LINES:
+            self.broken.discard(actor.name)
+        actor.go(order)
+        if actor.dead and not actor.at:
+            self.world.died(actor)
+        excused = (KeyboardInterrupt, RedisError) if "drain" in actor.name else KeyboardInterrupt
+        if actor.failure is not None and not isinstance(actor.failure, excused):
+            raise actor.failure
+
+    def _beside(self, drain: Actor, renewal: Actor) -> None:
+        what = self.chance.choice(("drain", "renewal", "time", "lease", "late"))
+        self.trace.append(what)
+        if what == "drain" and not drain.at:
+            drain.begin(partial(worker.drain, [NAME]))
+        elif what == "renewal" and not renewal.at:
+            leases = sorted(lease.renewer._leases, key=lambda kept: kept.grant.fence)
+            renewal.begin(lambda: lease.renewer.renew(leases))
+        elif what == "time":
+            self._later(10)
+        elif what == "late" and self.stage.late:
+            self.stage.late.pop()()
+            self.world.faults += 1
+        elif what == "lease" and self.budget:
+            self._end_lease()
+
+    def _end_lease(self) -> None:
+        views_ = views.items(self.store, [Item(NAME, item_text(key)) for key in KEYS])
+        held = [view for view in views_ if view.holder and view.record]
+        if not held:
+            return
+        self.budget -= 1
+        self.world.faults += 1
+        view = self.chance.choice(held)
+        lane = self.store.lane_of(view.item)
+        self.client.delete(lane.lock(view.item))
+        self.client.zadd(lane.keys[1], {view.item.text: self.time * 1000})
+        fence = view.record.fence if view.record else "0"
+        self.world.ended.add(int(fence))
+        if self.chance.random() < 0.5:  # and the holder's own clock says so
+            for kept in lease.renewer._leases:
+                if kept.grant.fence == fence:
+                    kept.grant.deadline = 0.0
+
+    # What must be true
+
+    def _rest(self) -> None:
+        world = self.world
+        if not world.orphans and self._counts().running:
+            raise Violation("held by nobody, although nobody died")
+        if outage._owed:
+            self._send(LATER)
+        for _ in range(50):
+            self.client.delete(*self.locks)
+            self._later(LEASE + 10)
+            worker.drain([NAME])
+            counts = self._counts()
+            if not counts.running + counts.due + counts.dead:
+                break
+        else:
+            raise Violation("it never comes to rest")
+        for change in world.commits:
+            required = change.reached or not change.actor.dead
+            stale = world.derived[change.key] < change.version
+            if stale and required and change.key not in world.waived:
+                raise Violation(f"stale: {change.key} is {world.derived[change.key]}")
+        kept = (b":fence", b":meta", b"clock")
+        left = [key for key in self.client.scan_iter() if not key.endswith(kept)]
+        if left:
+            raise Violation(f"left in Redis: {left}")
+        if len(world.passes) > len(world.commits) + 2 * world.faults + 1:
+            raise Violation("more passes than events and faults account for")
+
+    def _counts(self) -> views.Counts:
+        return views.counts(self.store, [NAME])[NAME]

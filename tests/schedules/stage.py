@@ -10,7 +10,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import redis
 from django.db import connections
@@ -18,6 +18,12 @@ from redis.client import Pipeline
 
 WAIT: Final = 20
 """Seconds after which a thread that neither stops nor ends is a failure."""
+
+
+def _closed() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
 
 
 class Killed(BaseException):
@@ -33,18 +39,18 @@ class Actor(threading.Thread):
         unsent: What its commits changed and Redis hasn't heard of, in the schedule's terms.
     """
 
-    def __init__(self, name: str, idle: threading.Semaphore) -> None:
+    def __init__(self, name: str, idle: threading.Lock) -> None:
         super().__init__(name=name, daemon=True)
         self.at = ""
         self.dead = False
         self.unsent: list[Any] = []
         self.failure: BaseException | None = None
         self._order = ""
-        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._turn = threading.Semaphore(0)
+        self._work: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
+        self._turn = _closed()
         self._idle = idle
 
-    def begin(self, work: Callable[[], None]) -> None:
+    def begin(self, work: Callable[[], Any]) -> None:
         """Start a piece of work, up to its first step."""
         self.dead, self.failure, self.unsent = False, None, []
         self._work.put(work)
@@ -94,7 +100,7 @@ class Stage:
     """The actors of a test."""
 
     def __init__(self, *names: str) -> None:
-        idle = threading.Semaphore(0)
+        idle = _closed()
         self.actors = [Actor(name, idle) for name in names]
         self.late: list[Callable[[], Any]] = []
         """Commands that were sent, answered by nobody, and haven't arrived yet."""
@@ -138,14 +144,13 @@ class Parking(redis.Redis):
     """A client that stops before every script, for use as ``REDIS_CLIENT_CLASS``."""
 
     stage: Stage | None = None
-    names: dict[str, str]  # noqa: RUF012 - filled by the harness
-    names = {}
+    names: ClassVar[dict[str, str]] = {}
     """The scripts' names by their digests."""
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
+        perform: Callable[..., Any] = super().execute_command
         if self.stage is None or args[0] != "EVALSHA":
-            return super().execute_command(*args, **options)
-        perform = super().execute_command
+            return perform(*args, **options)
         return self.stage.trip(self.names[args[1]], lambda: perform(*args, **options))
 
     def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Pipeline:

@@ -193,8 +193,8 @@ FOUND = [
 UNSEEN = {
     "1: a lapsed token is never granted anew": "the fence: what it would finish is another's",
     "1: a resent request gets the same answer": "takeover: it only waits for the lease (C14)",
-    "2: all is read before the first write": "needs a full server: test_oom",
-    "5: a grant looks whether the item is ripe": "needs delays: test_store",
+    "2: all is read before the first write": "needs a full server: test_cases",
+    "5: a grant looks whether the item is ripe": "needs delays: test_cases",
     "6: takeovers and heals count as attempts": "needs endless lapses: test_runner",
     "7: no pass begins after its deadline": "the heal of a holder that lost its lease",
     "9: nothing waits long with a lease": "is about time, not about order: test_dispatch",
