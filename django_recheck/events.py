@@ -17,7 +17,7 @@ from django.dispatch import Signal
 
 from . import travel
 from .exceptions import RecordError
-from .keys import dumps
+from .keys import dumps, typed, untyped
 from .records import pack, unpack
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def from_signal(
     kind = travel.signal_name(signal)
     varying = ""
     if kind in VARYING and (value := rest.pop(VARYING[kind], None)) is not None:
-        varying = dumps(sorted(value, key=str))
+        varying = dumps(sorted(map(typed, value), key=str))
     created, raw = bool(rest.pop("created", False)), bool(rest.pop("raw", False))
     values = label = None
     if isinstance(instance, Model):
@@ -158,12 +158,14 @@ class Call:
                 if model is None:
                     raise RecordError(f"This process has no model {label!r}.")
                 instance = travel.restored(model, using, values)
-            varying = json.loads(group.varying) if group.varying not in ("", DIFFERS) else None
-        except (ValueError, TypeError, AttributeError) as error:
+            varying = None
+            if group.varying not in ("", DIFFERS):
+                varying = frozenset(map(untyped, json.loads(group.varying)))
+        except (ValueError, TypeError, AttributeError, LookupError) as error:
             raise RecordError(f"An event can't be read: {error}") from error
         if kind == "post_save":
             arguments |= {"created": group.created, "raw": group.raw}
-            arguments["update_fields"] = None if varying is None else frozenset(varying)
+            arguments["update_fields"] = varying
         elif kind == "m2m_changed":
             arguments |= {
                 "pk_set": None if varying is None else set(varying),

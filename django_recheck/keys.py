@@ -41,7 +41,12 @@ def primary_key(model: type[Model]) -> Field[Any, Any]:
     return root_of(model)._meta.pk
 
 
-def _plain(value: Any) -> Any:
+def typed(value: Any) -> Any:
+    """Return a key as JSON that keeps its type.
+
+    Raises:
+        EventError: It has a type that no key may have.
+    """
     if isinstance(value, Model):
         root = root_of(type(value))
         if value.pk is None:
@@ -50,13 +55,13 @@ def _plain(value: Any) -> Any:
             )
         pk = primary_key(type(value)).to_python(value.pk)
         known = pk if isinstance(pk, (int, str, UUID, tuple)) else str(pk)
-        return {root._meta.label_lower: _plain(known)}
+        return {root._meta.label_lower: typed(known)}
     if isinstance(value, UUID):
         return {"uuid": str(value)}
     if isinstance(value, tuple):
-        return [_plain(part) for part in value]
+        return [typed(part) for part in value]
     if isinstance(value, str):
-        return str(value)
+        return str.__str__(value)  # the text that it equals, also where an enum's str() has another
     if isinstance(value, int) and not isinstance(value, bool):
         return int(value)
     raise EventError(
@@ -65,14 +70,15 @@ def _plain(value: Any) -> Any:
     )
 
 
-def _raw(value: Any) -> Any:
+def untyped(value: Any) -> Any:
+    """Return the key that ``typed`` made JSON of; a model instance's is its primary key."""
     if isinstance(value, list):
-        return tuple(map(_raw, value))
+        return tuple(map(untyped, value))
     if isinstance(value, dict):
         ((kind, inner),) = value.items()
         if kind == "uuid":
             return UUID(inner)
-        return primary_key(apps.get_model(kind)).to_python(_raw(inner))
+        return primary_key(apps.get_model(kind)).to_python(untyped(inner))
     return value
 
 
@@ -92,7 +98,7 @@ def item_text(key: Any, using: str = DEFAULT_DB_ALIAS, context: Any = None) -> s
     >>> item_text(7, "archive")
     '7 "archive"'
     """
-    parts = [dumps(_plain(key))]
+    parts = [dumps(typed(key))]
     if using != DEFAULT_DB_ALIAS or context is not None:
         parts.append(dumps(using))
     if context is not None:
@@ -122,7 +128,7 @@ class Concern:
                 value, at = decoder.raw_decode(text, at)
                 values.append(value)
                 at += 1
-            key = _raw(values[0])
+            key = untyped(values[0])
             using = values[1] if len(values) > 1 else DEFAULT_DB_ALIAS
             if len(values) > 3 or not isinstance(using, str):
                 raise ValueError("an item has a key, a database and a context")

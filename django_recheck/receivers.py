@@ -19,7 +19,7 @@ from .events import Events, from_signal
 from .exceptions import EventError
 from .keys import Concern, follow, item_text, primary_key
 from .outcome import Outcome, most_urgent
-from .passes import immediately, own_pass
+from .passes import immediately, own_pass, prepare
 from .records import Item
 
 P = ParamSpec("P")
@@ -200,13 +200,23 @@ class Receiver(Generic[P, R]):
             "signal": None,
             "sender": type(instance),
             "instance": instance,
-            "using": using,
+            "using": using or (instance._state.db if instance is not None else None),
         }
         if instance is not None:
             return self._receive(None, named)
         text = item_text(self._known(key), using or DEFAULT_DB_ALIAS, context.capture())
         item, events = Item(self.name, text), self.event_of(Concern.parse(text))
+        if self.options.dispatch == "immediate":
+            return self._at_once(item, events)
         return commit.deliver(self, item, events, using or DEFAULT_DB_ALIAS, own_pass(item))
+
+    def _at_once(self, item: Item, events: Events) -> Outcome:
+        """Do here and now what was asked for without a signal, as "immediate" says."""
+        prepared = prepare(self, item, events, None)
+        if prepared is None:
+            return Outcome.GONE
+        prepared()
+        return Outcome.RAN
 
     def recheck_many(self, targets: Iterable[Any], *, using: str | None = None) -> int:
         """Record passes for many rows or keys at once; never runs them here.
@@ -233,7 +243,10 @@ class Receiver(Generic[P, R]):
         """Record a batch once its transaction has committed, and empty it."""
         entries = list(batch.values())
         batch.clear()
-        if entries:
+        if self.options.dispatch == "immediate":
+            for entry in entries:
+                self._at_once(entry.item, Events.parse(entry.count, entry.events))
+        elif entries:
             transaction.on_commit(partial(store.current().enqueue, entries), using=using)
         return len(entries)
 

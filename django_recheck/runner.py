@@ -155,7 +155,7 @@ class Hold:
                     own=worked.own,
                 )
                 if following == "LOST" and grant.ours:
-                    following = self._heal(quiet=resent or worked.word == "back")
+                    following = self._heal(resent=resent, back=worked.word == "back")
         except (RedisError, RecordError, OSError) as error:
             self._log(logging.WARNING, "%s %s: its pass couldn't be closed: %s", error)
             outage.owe(outage.Ready(self.receiver, self.item, self.events))
@@ -171,12 +171,13 @@ class Hold:
             return Outcome.GONE
         return OUTCOMES[following]
 
-    def _heal(self, *, quiet: bool) -> Grant | str:
+    def _heal(self, *, resent: bool, back: bool) -> Grant | str:
         """Ask for one more pass: a holder that outlived its lease may have had a stale last word.
 
         Quietly, where that is no news: a pass that never began, or a ``finish`` whose reply was
-        lost and whose first copy did close the hold.
+        lost and whose first copy did close the hold. What was given back isn't run here again.
         """
+        quiet = resent or back
         if not quiet:
             self._log(
                 logging.WARNING,
@@ -184,7 +185,7 @@ class Hold:
             )
         again, self.lost = self.lost, not quiet
         packed, current = self.events.packed(), store.current()
-        if again:  # one healing pass a hold is enough; the next is for others
+        if again or back:  # one healing pass a hold is enough; the next is for others
             entry = store.Entry(self.item, 1, packed, self.receiver.options)
             return current.enqueue([entry])[0]
         return current.request(self.item, packed, 1, self.receiver.options, heal=True)

@@ -65,8 +65,13 @@ def signal_named(name: str) -> Signal | None:
     if name in SIGNALS:
         return SIGNALS[name]
     module, _, attribute = name.partition(":")
-    found = getattr(sys.modules.get(module), attribute, None) if attribute else None
+    found = _loaded(module, attribute)
     return found if isinstance(found, Signal) else None
+
+
+def _loaded(module: str, attribute: str) -> Any:
+    """Return what a module has, past any ``__getattr__`` of it that imports what is asked for."""
+    return getattr(sys.modules.get(module), "__dict__", {}).get(attribute)
 
 
 def sender_name(sender: Any) -> str:
@@ -82,7 +87,7 @@ def sender_named(name: str) -> Any:
     """Return the class of that name, None if this process has none."""
     module, colon, attribute = name.partition(":")
     if colon:
-        found = getattr(sys.modules.get(module), attribute, None)
+        found = _loaded(module, attribute)
         return found if isinstance(found, type) else None
     try:
         return apps.get_model(name) if name else None

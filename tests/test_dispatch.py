@@ -192,3 +192,21 @@ def test_c51_an_async_receiver_runs_under_send_and_asend() -> None:
 
     assert asyncio.run(send()) == [Outcome.RAN]
     assert calls == [True, True]
+
+
+def test_c60_immediate_also_by_hand(settings: Any) -> None:
+    settings.RECHECK = {**settings.RECHECK, "CACHE": "nowhere", "DISPATCH": "immediate"}
+    calls = []
+
+    @receiver(post_save, sender=Item)
+    @recheck(name="immediate-by-hand")
+    def note(sender: Any, instance: Item, **kwargs: Any) -> None:
+        calls.append(instance.pk)
+
+    Item.objects.bulk_create([Item(name="a"), Item(name="b")])
+    first, second = Item.objects.order_by("pk")
+    assert note.recheck(key=first.pk) is Outcome.RAN
+    assert note.recheck(second) is Outcome.RAN
+    assert note.recheck(key=0) is Outcome.GONE
+    assert note.recheck_many([first, second.pk]) == 2
+    assert calls == [first.pk, second.pk] * 2

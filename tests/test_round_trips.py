@@ -222,7 +222,7 @@ def test_an_event_on_a_held_item_costs_one_and_so_does_each_further_pass(
     signal = post_save
 
     @receiver(signal, sender=Item)
-    @recheck(name="blocked", refresh=refresh)
+    @recheck(name="blocked", refresh=refresh, ttl=600, max_hold=600)  # without renewal
     def blocked(sender: Any, recheck_pass: Any, **kwargs: Any) -> None:
         began.put(recheck_pass.number)
         assert go.acquire(timeout=20)

@@ -49,7 +49,9 @@ local function merge(older, newer)
   if older == '' or older == newer then return newer elseif newer == '' then return older end
   local sound, stale = pcall(groups, older)
   if not sound then return newer end
-  local packed, fresh, seen = {}, groups(newer), {}
+  local readable, fresh = pcall(groups, newer)
+  if not readable then return older end
+  local packed, seen = {}, {}
   for _, g in ipairs(fresh) do seen[g[1]] = g end
   for _, g in ipairs(stale) do
     local f = seen[g[1]]

@@ -12,7 +12,12 @@ from types import FrameType
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import (
+    BaseCommand,
+    CommandError,
+    CommandParser,
+    SystemCheckError,
+)
 from redis.exceptions import RedisError
 
 from django_recheck import receivers, worker
@@ -37,6 +42,14 @@ class Command(BaseCommand):
         parser.add_argument("--receiver", metavar="NAME", help="only items of this receiver")
         parser.add_argument("--limit", type=positive, metavar="N", help="run at most N items")
         parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+    def check(self, *args: Any, **kwargs: Any) -> None:
+        """Run the system checks; what they refuse is no failed pass, it is no work at all."""
+        try:
+            super().check(*args, **kwargs)
+        except SystemCheckError as error:
+            error.returncode = 2
+            raise
 
     def handle(
         self,

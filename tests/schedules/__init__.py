@@ -1,1 +1,0 @@
-"""Schedules through the real client: one round trip at a time, in an order drawn from a seed."""
