@@ -18,10 +18,10 @@ import redis
 from django.core.management import get_commands, load_command_class
 from django.core.management.base import BaseCommand
 from django.db.models.signals import post_delete, post_save
+from shop.models import Customer, Order, OrderLine, Product
 
 import django_recheck
 from django_recheck import Outcome, Pass, conf, receivers, recheck
-from shop.models import Customer, Order, OrderLine, Product
 from tests.servers import of_the_run
 
 ROOT = Path(__file__).parent.parent
@@ -289,12 +289,13 @@ MACHINE = "|".join(
 def files_of_the_tree(folder: Path) -> Iterator[Path]:
     """Yield the project's own files: no environments, no caches, nothing that was built."""
     for path in sorted(folder.iterdir()):
-        if path.is_symlink() or path.name.endswith(".egg-info"):
+        if path.is_symlink() or path.name.startswith(".coverage"):
             continue
         if path.is_file():
             yield path
         elif path.name == ".ci" or not (
             path.name.startswith((".", "__pycache__", "_build"))
+            or path.name.endswith(".egg-info")
             or path.name in ("build", "dist", "var")
             or (path / "pyvenv.cfg").exists()
         ):

@@ -1,171 +1,140 @@
-"""A program of nested atomics, captures, callbacks and events, made from a seed and run for real.
+"""Programs of transactions: what can be written in one, and how a random one is made.
 
-Beside the decorated receiver a plain one registers ``on_commit`` for the same events, as the
-reference.
+A program is data, so that a failing one is printed, and hypothesis can make it smaller.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
-
-import pytest
-from django.db import connections, transaction
-from django.db.backends.base.base import BaseDatabaseWrapper
-from django.dispatch import Signal
-from django.test import TestCase
-
-from django_recheck import dispatch, recheck
+from dataclasses import dataclass
+from random import Random
+from typing import TypeAlias
 
 DATABASES = ("default", "other")
-KEYS = (1, 2)
+ROWS = 3
+DEEPEST = 5
 
 
-class Wanted(Exception):
-    """What a program raises on purpose, and catches somewhere."""
+@dataclass(frozen=True)
+class Event:
+    """A signal about a row of a database."""
+
+    kind: str
+    """``"save"`` or ``"delete"`` through the ORM, or ``"send"``: a signal of its own, no query."""
+    using: str
+    row: int
 
 
-@dataclass
-class Log:
-    """What was delivered, by ours and by the reference."""
-
-    plain: set[int] = field(default_factory=set)
-    ours: list[int] = field(default_factory=list)
-    runs: list[int] = field(default_factory=list)
-    """How often each run of a connection's callbacks delivered."""
-    open_runs: list[int] = field(default_factory=list)
+@dataclass(frozen=True)
+class Raise:
+    """An exception, caught by the next ``Catch`` outside of it."""
 
 
-@dataclass
+@dataclass(frozen=True)
+class RollBack:
+    """``set_rollback(True)`` where a transaction is open: its block ends without an exception."""
+
+    using: str
+
+
+@dataclass(frozen=True)
+class Catch:
+    """Catches whatever its steps raise."""
+
+    body: Steps
+
+
+@dataclass(frozen=True)
+class Atomic:
+    """``transaction.atomic()``."""
+
+    using: str
+    savepoint: bool
+    durable: bool
+    body: Steps
+
+
+@dataclass(frozen=True)
+class Capture:
+    """``captureOnCommitCallbacks()``; those of ``"by hand"`` are called after the block's end."""
+
+    using: str
+    how: str
+    """``"execute"``, ``"by hand"`` or ``"drop"``."""
+    body: Steps
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """Another app's ``on_commit`` callback; its steps run when it is called."""
+
+    using: str
+    robust: bool
+    body: Steps
+
+
+Step: TypeAlias = Event | Raise | RollBack | Catch | Atomic | Capture | Foreign
+Steps: TypeAlias = tuple[Step, ...]
+
+
+@dataclass(frozen=True)
 class Program:
-    """One random program.
+    """Steps, and where they run."""
 
-    Args:
-        seed: Makes it, again the same.
-        breaking: Whether other apps' callbacks may raise without being robust.
-    """
-
-    seed: int
-    breaking: bool = False
-
-    def __post_init__(self) -> None:
-        self.chance = random.Random(self.seed)
-        self.probe = Signal()
-        self.log = Log()
-        self.number = 0
-
-    def run(self) -> Log:
-        """Run it, and return what was delivered."""
-        log, probe = self.log, self.probe
-
-        def plain(sender: Any, number: int, using: str, **kwargs: Any) -> None:
-            transaction.on_commit(partial(log.plain.add, number), using=using)
-
-        @recheck(key=lambda key, **_: key, name=f"program-{self.seed}")
-        def rebuild(sender: Any, **kwargs: Any) -> None: ...
-
-        probe.connect(rebuild)
-        probe.connect(plain)
-        with _watched(log):
-            for _ in range(self.chance.randint(1, 3)):
-                try:
-                    self._block(0)
-                except Wanted:
-                    continue
-        return log
-
-    def _block(self, depth: int) -> None:
-        for _ in range(self.chance.randint(1, 4)):
-            kind = self.chance.random()
-            if kind < 0.45 or depth > 4:
-                self._event()
-            elif kind < 0.75:
-                self._atomic(depth)
-            elif kind < 0.87:
-                self._capture(depth)
-            else:
-                self._foreign()
-
-    def _event(self) -> None:
-        self.number += 1
-        using, key = self.chance.choice(DATABASES), self.chance.choice(KEYS)
-        self.probe.send(sender=None, number=self.number, using=using, key=key)
-
-    def _atomic(self, depth: int) -> None:
-        chance, using = self.chance, self.chance.choice(DATABASES)
-        durable = not connections[using].in_atomic_block and chance.random() < 0.3
-        savepoint, raises, caught = chance.random() < 0.6, chance.random(), chance.random()
-        try:
-            with transaction.atomic(using=using, savepoint=savepoint, durable=durable):
-                self._block(depth + 1)
-                if raises < 0.3:
-                    raise Wanted
-                if raises < 0.4:
-                    transaction.set_rollback(True, using=using)
-        except Wanted:
-            # Where an inner block without a savepoint failed, its outer one is broken: it must end.
-            if caught < 0.4 or connections[using].needs_rollback:
-                raise
-
-    def _capture(self, depth: int) -> None:
-        using, execute = self.chance.choice(DATABASES), self.chance.random() < 0.7
-        if not connections[using].in_atomic_block:
-            self._event()  # outside of a transaction there is nothing to capture
-            return
-        with TestCase.captureOnCommitCallbacks(using=using, execute=execute):
-            self._block(depth + 1)
-
-    def _foreign(self) -> None:
-        using = self.chance.choice(DATABASES)
-        raising = self.chance.random() < 0.5
-        robust = self.chance.random() < 0.5 if not raising or self.breaking else True
-        if connections[using].in_atomic_block:
-            transaction.on_commit(_raise if raising else _nothing, using=using, robust=robust)
+    testcase: bool
+    """Inside of transactions that count as a TestCase's own, and that never commit."""
+    body: Steps
 
 
-def _raise() -> None:
-    raise Wanted
+def random_program(chance: Random) -> Program:
+    """Make a program. The same state of ``chance`` makes the same one."""
+    testcase = chance.random() < 0.4
+    return Program(testcase, _Maker(chance, chance.randint(5, 25)).block(0, frozenset()))
 
 
-def _nothing() -> None: ...
+class _Maker:
+    def __init__(self, chance: Random, steps: int) -> None:
+        self.chance = chance
+        self.left = steps
 
+    def block(self, depth: int, opened: frozenset[str], *, outer: bool = True) -> Steps:
+        """Make some steps.
 
-@contextmanager
-def _watched(log: Log) -> Iterator[None]:
-    """Note what arrives where events are delivered, and how often a run of callbacks delivers."""
-    real_deliver, real_hooks = dispatch.deliver, BaseDatabaseWrapper.run_and_clear_commit_hooks
+        Args:
+            depth: How many blocks are around them.
+            opened: Databases that have a transaction open there.
+            outer: Whether they run here, not in a callback some time.
+        """
+        steps: list[Step] = []
+        for _ in range(self.chance.randint(1 if depth else 2, 6 if outer else 2)):
+            if self.left <= 0:
+                break
+            self.left -= 1
+            steps.append(self._step(depth, opened, outer))
+        if self.chance.random() < (0.2 if depth else 0):
+            steps.append(Raise())
+        return tuple(steps)
 
-    def deliver(batch: Any) -> Any:
-        for ready in batch:
-            (group,) = ready.events.groups
-            log.ours.append(_number(group.body))
-        if log.open_runs:
-            log.open_runs[-1] += 1
-        log.open_runs.append(0)
-        try:
-            return real_deliver(batch)
-        finally:
-            log.open_runs.pop()
+    def _step(self, depth: int, opened: frozenset[str], outer: bool) -> Step:
+        chance = self.chance
+        using = chance.choice(DATABASES)
+        kinds = ["event"] * 5
+        if depth < DEEPEST:
+            kinds += ["atomic"] * 4 + ["caught"] * 3 + ["capture"] * 2 + ["foreign"] * 2
+        kind = chance.choice(kinds)
+        if kind == "event":
+            return Event(chance.choice(("save", "delete", "send")), using, chance.randrange(ROWS))
+        if using in opened and chance.random() < 0.05:
+            return RollBack(using)
+        if kind == "caught":
+            return Catch((self._atomic(using, depth, opened, outer),))
+        if kind == "foreign":
+            return Foreign(using, chance.random() < 0.5, self.block(depth + 1, opened, outer=False))
+        if kind == "capture":
+            how = chance.choice(("execute", "execute", "by hand", "drop"))
+            return Capture(using, how, self.block(depth + 1, opened, outer=outer))
+        return self._atomic(using, depth, opened, outer)
 
-    def hooks(self: Any) -> None:
-        log.open_runs.append(0)
-        try:
-            real_hooks(self)
-        finally:
-            log.runs.append(log.open_runs.pop())
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dispatch, "deliver", deliver)
-        patch.setattr(BaseDatabaseWrapper, "run_and_clear_commit_hooks", hooks)
-        yield
-
-
-def _number(body: str) -> int:
-    import json
-
-    number: int = json.loads(body)[2]["number"]
-    return number
+    def _atomic(self, using: str, depth: int, opened: frozenset[str], outer: bool) -> Atomic:
+        durable = outer and using not in opened and self.chance.random() < 0.3
+        body = self.block(depth + 1, opened | {using}, outer=outer)
+        return Atomic(using, self.chance.random() < 0.6, durable, body)

@@ -3,82 +3,106 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections.abc import Iterator
+from random import Random
 from types import SimpleNamespace
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import pytest
-from django.db import connections
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from django_recheck import commit, dispatch, receivers, store, views, worker
+from django_recheck import commit
 
-from .program import DATABASES, Log, Program
+from .harness import Harness, harness
+from .program import DATABASES, random_program
 
-pytestmark = [
-    pytest.mark.django_db(transaction=True, databases=list(DATABASES)),
-    # captureOnCommitCallbacks logs what a robust callback raises, and so does Django.
-    pytest.mark.filterwarnings("default"),
-]
+pytestmark = pytest.mark.django_db(transaction=True, databases=list(DATABASES))
 PROGRAMS = int(os.environ.get("RECHECK_PROGRAMS", "1500"))
 
 
-def run(seed: int, *, breaking: bool = False) -> Log:
-    """Run one program and leave nothing of it behind."""
-    try:
-        return Program(seed, breaking).run()
-    finally:
-        worker.drain([f"program-{seed}"])
-        receivers.registry.pop(f"program-{seed}", None)
-        for alias in DATABASES:
-            assert not connections[alias].in_atomic_block
+@pytest.fixture
+def running() -> Iterator[Harness]:
+    with harness() as made:
+        yield made
 
 
-def test_ours_delivers_what_plain_on_commit_delivers() -> None:
-    delivered = 0
+def test_what_is_delivered_is_what_plain_on_commit_delivers(running: Harness) -> None:
+    delivered = merged = stopped = 0
     for seed in range(PROGRAMS):
-        log = run(seed)
-        assert set(log.ours) == log.plain, f"seed {seed}"
-        assert all(number == 1 for number in Counter(log.ours).values()), f"seed {seed}"
-        assert all(deliveries <= 1 for deliveries in log.runs), f"seed {seed}"
-        delivered += len(log.ours)
+        program = random_program(Random(seed))
+        found = running.run(program)
+        assert not found.judge(), f"seed {seed}: {program}"
+        delivered += len(found.ours)
+        merged += found.merged
+        stopped += len(set(found.ours) - found.plain)
     assert delivered > PROGRAMS
-    assert views.counts(store.current()) == {}
+    assert merged > PROGRAMS / 10
+    assert stopped, "the first entry takes along what a raising callback would have stopped"
 
 
-def test_a_callback_that_raises_costs_no_event_more_than_plain_on_commit_loses() -> None:
-    more = 0
-    for seed in range(PROGRAMS // 5):
-        log = run(seed, breaking=True)
-        assert log.plain <= set(log.ours), f"seed {seed}"
-        more += len(set(log.ours) - log.plain)
-    assert more, "the first entry takes along what a raising callback would have stopped"
+@settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(st.randoms(use_true_random=False))
+def test_programs_that_hypothesis_makes(running: Harness, chance: Random) -> None:
+    program = random_program(chance)
+    found = running.run(program)
+    assert not found.judge(), program
 
 
-def differs(monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Say whether some program shows that events are delivered wrongly."""
-    for seed in range(300):
-        log = run(seed)
-        if set(log.ours) != log.plain:
-            return True
-    return False
+def first_fault(running: Harness) -> str:
+    """Return what is wrong with the first program that isn't right, "" if all are."""
+    for seed in range(600):
+        if faults := running.run(random_program(Random(seed))).judge():
+            return f"seed {seed}: {faults}"
+    return ""
 
 
-def test_strong_references_deliver_what_was_rolled_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_strong_references_what_was_rolled_back_is_delivered(
+    running: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     strong = SimpleNamespace(WeakValueDictionary=dict, WeakKeyDictionary=WeakKeyDictionary)
     monkeypatch.setattr(commit, "weakref", strong)
     monkeypatch.setattr(commit, "_waiting", WeakKeyDictionary())
-    assert differs(monkeypatch)
+    assert "never committed" in first_fault(running)
 
 
-def test_without_order_entries_are_taken_before_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    def take_all(entry: Any) -> None:
-        if entry.done:
-            return
-        batch = [e for e in list(commit._waiting[entry.connection].values()) if not e.done]
-        for other in batch:
-            other.done = True
-        dispatch.deliver([other.ready for other in batch])
+class Unordered(commit.Entry):
+    """An entry that takes all living ones along, also earlier ones."""
 
-    monkeypatch.setattr(commit.Entry, "__call__", take_all)
-    assert differs(monkeypatch)
+    def __call__(self) -> None:
+        number, self.number = self.number, -1
+        try:
+            super().__call__()
+        finally:
+            self.number = number
+
+
+def test_without_an_order_entries_go_before_their_time(
+    running: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "Entry", Unordered)
+    assert "never committed" in first_fault(running)
+
+
+class Alone(commit.Entry):
+    """An entry that takes none along."""
+
+    def __call__(self) -> None:
+        waiting = commit._waiting[self.connection]
+        commit._waiting[self.connection] = type(waiting)({self.number: self})
+        try:
+            super().__call__()
+        finally:
+            commit._waiting[self.connection] = waiting
+
+
+def test_when_each_goes_alone_a_commit_delivers_an_item_twice(
+    running: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "Entry", Alone)
+    assert "wasn't taken along" in first_fault(running)
