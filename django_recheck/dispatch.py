@@ -45,8 +45,7 @@ def deliver(batch: Sequence[Ready]) -> list[Outcome]:
             ready = Ready(ready.receiver, ready.item, ready.events.after(older.events))
         merged[ready.item] = ready
     found = _deliver(list(merged.values()))
-    if owed := outage.collect():
-        _deliver(owed)
+    _repay()
     _raise_first(ended.error for ended in found.values())
     return [found[ready.item].outcome for ready in batch]
 
@@ -55,11 +54,11 @@ def _deliver(batch: list[Ready]) -> dict[Item, Ended]:
     inline = [ready for ready in batch if _inline(ready)]
     if len(inline) == len(batch) == 1 and not _elsewhere(inline):
         return {batch[0].item: _at_once(batch[0])}
-    entries = [
-        store.Entry(r.item, r.events.count, r.events.packed(), r.receiver.options) for r in batch
-    ]
-    words = outage.guarded(partial(store.current().enqueue, entries))
+    words = _record(batch)
     if isinstance(words, Exception):
+        for ready in batch:  # all of them before the first runs unlocked: that may be interrupted
+            if ready.receiver.options.on_redis_error == "run":
+                outage.owe(ready)
         return {ready.item: _away(ready, words) for ready in batch}
     found = {
         ready.item: Ended(OUTCOMES[word])
@@ -68,12 +67,35 @@ def _deliver(batch: list[Ready]) -> dict[Item, Ended]:
         for ready, word in zip(batch, words, strict=True)
     }
     free = [ready for ready in inline if found[ready.item].outcome is Outcome.PENDING]
-    later = _elsewhere(free)
-    if later is None:
-        found |= _run_recorded(free)
+    return found | _start(free)
+
+
+def _repay() -> None:
+    """Record what is owed since Redis was away; what it doesn't take now either stays owed."""
+    owed = outage.collect()
+    words = _record(owed) if owed else []
+    if isinstance(words, Exception):
+        for ready in owed:
+            outage.owe(ready)
     else:
-        later(free)
-    return found
+        pending = (ready for ready, word in zip(owed, words, strict=True) if word == "PENDING")
+        _start([ready for ready in pending if _inline(ready)])
+
+
+def _record(batch: Sequence[Ready]) -> list[str] | Exception:
+    entries = [
+        store.Entry(r.item, r.events.count, r.events.packed(), r.receiver.options) for r in batch
+    ]
+    return outage.guarded(partial(store.current().enqueue, entries))
+
+
+def _start(batch: list[Ready]) -> dict[Item, Ended]:
+    """Run recorded items here and now, or where and when they can be."""
+    later = _elsewhere(batch)
+    if later is None:
+        return _run_recorded(batch)
+    later(batch)
+    return {}
 
 
 def open_connection() -> BaseDatabaseWrapper | None:
@@ -113,8 +135,8 @@ def _after_commit(connection: BaseDatabaseWrapper, batch: list[Ready]) -> None:
         run_recorded(batch)
 
     if connection.in_atomic_block:
-        robust = not conf.get("RAISE_EXCEPTIONS")
-        transaction.on_commit(run, using=connection.alias, robust=robust)
+        # Always robust: what it raised would stop events behind it that nobody has recorded yet.
+        transaction.on_commit(run, using=connection.alias, robust=True)
 
 
 def _in_thread(batch: list[Ready]) -> None:
