@@ -131,6 +131,8 @@ def from_signal(
 class Call:
     """A group made ready for the receiver: who sent what, about which row."""
 
+    group: str
+    """The group's name, "" for a call that none of the events is."""
     signal: str
     sender: Any
     instance: Model | None
@@ -171,7 +173,7 @@ class Call:
                 "pk_set": None if varying is None else set(varying),
                 "action": action,
             }
-        return cls(kind, travel.sender_named(sender), instance, using, arguments, data)
+        return cls(group.name, kind, travel.sender_named(sender), instance, using, arguments, data)
 
     @property
     def deletes(self) -> bool:
@@ -197,7 +199,7 @@ class Call:
             "update_fields": None,
             "using": self.using,
         }
-        return replace(self, signal="post_save", arguments=arguments)
+        return replace(self, group="", signal="post_save", arguments=arguments)
 
 
 Shape = Callable[[Any], Any]

@@ -86,7 +86,10 @@ def guarded(ask: Callable[[], T]) -> T | Exception:
 def owe(ready: Ready) -> None:
     """Remember that an item needs one more pass under its lock."""
     with _mutex:
-        if len(_owed) < MOST_OWED or ready.item in _owed:
+        older = _owed.get(ready.item)
+        if older and older.events is not ready.events:
+            ready = Ready(ready.receiver, ready.item, ready.events.after(older.events))
+        if older or len(_owed) < MOST_OWED:
             _owed[ready.item] = ready
 
 

@@ -189,6 +189,7 @@ def prepare(
         return None
     call, run.gone = found
     run.data = call.data
+    run.merged = group_names(group for group in events.groups if group.name != call.group)
     return Prepared(run, call.named())
 
 
@@ -208,9 +209,10 @@ def _choose(
         return None if deleted is None else (deleted, True)
     call = newest
     if newest.deletes:
-        saves = (g for g in reversed(events.groups) if group_names([g])[0][0] == "post_save")
-        if saved := next(saves, None):
-            call = Call.of(saved, concern.using)
+        others = (Call.of(group, concern.using) for group in reversed(events.groups))
+        saves = (call for call in others if call.signal == "post_save")
+        if saved := next((call for call in saves if call.instance == newest.instance), None):
+            call = saved
         elif receiver.receives("post_save", newest.sender):
             call = newest.as_save()
         else:

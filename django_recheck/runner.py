@@ -118,11 +118,11 @@ class Hold:
     def _work(self) -> _Worked:
         """Run one pass. A lease that is over before it begins gives the pass back."""
         grant, self.began = self.grant, clock()
-        if self.began >= grant.deadline:
-            return _Worked("back")
         try:
-            if grant.events:
+            if grant.events:  # read first: what is given back, or healed, takes them along
                 self.events = Events.parse(grant.count, grant.events)
+            if self.began >= grant.deadline:
+                return _Worked("back")
             prepared = prepare(self.receiver, self.item, self.events, grant)
             if prepared is None:
                 return _Worked("ok", skipped=True)

@@ -271,6 +271,18 @@ def test_the_api_page_has_each_option_of_the_command() -> None:
     assert set(re.findall(r"^\| `(--\w+)", text, re.MULTILINE)) == mine
 
 
+def test_the_command_cannot_work_with_wrong_settings(
+    settings: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "\n| 2 | It can't work: " in section(API_PAGE, "`manage.py recheck_run`")
+    settings.RECHECK = {**settings.RECHECK, "TTL": 0}
+    command = load_command_class(get_commands()["recheck_run"], "recheck_run")
+    with pytest.raises(SystemExit) as ended:
+        command.run_from_argv(["manage.py", "recheck_run"])
+    assert ended.value.code == 2
+    assert "django_recheck.E003" in capsys.readouterr().err
+
+
 def test_the_changelog_begins_with_this_version() -> None:
     version = tomllib.loads(text_of(ROOT / "pyproject.toml"))["project"]["version"]
     titles = re.findall(r"^## (\S+?),? ", text_of(DOCS / "changelog.md"), re.MULTILINE)

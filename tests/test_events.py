@@ -2,59 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
-import redis
 from django.db import transaction
-from django.db.models.signals import m2m_changed, post_delete, post_save
-from django.dispatch import Signal, receiver
-from hypothesis import given, settings
+from django.db.models.signals import post_delete, post_save
+from django.dispatch import receiver
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from django_recheck import EventError, Outcome, Receiver, connection, recheck, worker
+from django_recheck import Outcome, Receiver, connection, recheck, worker
 from django_recheck.events import Events, Group
-from django_recheck.records import pack
+from django_recheck.exceptions import RecordError
 from tests.app.models import Group as Parent
-from tests.app.models import Item, Named
+from tests.app.models import Item
 from tests.servers import of_the_run
 
+SCRIPTS = Path(connection.__file__).parent / "scripts"
 GROUPS = st.builds(
     Group,
-    name=st.sampled_from(["a", "b", "ç"]),
+    name=st.sampled_from(["a", "b", "ç", ""]),
     created=st.booleans(),
     raw=st.booleans(),
     varying=st.sampled_from(["", "[1]", "[2]", "*"]),
     body=st.text(max_size=8),
 )
-
-
-def one(group: Group) -> Events:
-    return Events(1, (group,))
-
-
-EVENTS = st.lists(st.builds(one, GROUPS), min_size=1, max_size=4).map(lambda found: _merged(found))
-
-
-def _merged(found: list[Events]) -> Events:
-    first, *rest = found
-    for newer in rest:
-        first = newer.after(first)
-    return first
+EVENTS = st.lists(GROUPS, max_size=4, unique_by=lambda group: group.name).map(
+    lambda groups: Events(len(groups), tuple(groups))
+)
+EMPTY = Events(0, ())
 
 
 @pytest.fixture(scope="module")
-def merge_in_lua() -> Any:
-    text = connection.script("renew").text
-    text = text[: text.index("-- Compare and extend")] + "return merge(ARGV[1], ARGV[2])"
+def merge_in_lua() -> Iterator[Callable[[bytes, bytes], bytes]]:
     with of_the_run().client as client:
+        text = (SCRIPTS / "record.lua").read_text() + "return merge(ARGV[1], ARGV[2])"
         run = client.register_script(text)
-        yield lambda older, newer: run(args=[older, newer])
+        yield lambda older, newer: cast(bytes, run(args=[older, newer]))
 
 
 @given(EVENTS, EVENTS, EVENTS)
 def test_merging_is_associative(a: Events, b: Events, c: Events) -> None:
     assert c.after(b.after(a)) == c.after(b).after(a)
+    assert a.after(EMPTY) == EMPTY.after(a) == a
 
 
 @given(EVENTS, EVENTS)
@@ -68,23 +60,29 @@ def test_a_merger_never_claims_less_than_its_parts(a: Events, b: Events) -> None
         assert whole.created >= part.created
         assert whole.raw <= part.raw
         assert whole.varying in (part.varying, "*")
-    assert merged.groups[-1].body == b.groups[-1].body
+    for newest in b.groups:
+        assert newest.body in [group.body for group in merged.groups if group.name == newest.name]
+    assert names[len(names) - len(b.groups) :] == [group.name for group in b.groups]
 
 
 @settings(max_examples=300, deadline=None)
 @given(EVENTS, EVENTS)
+@example(EMPTY, EMPTY)
+@example(Events(1, (Group("a", True, True, "[1]", "ß"),)), EMPTY)
+@example(EMPTY, Events(1, (Group("ç", False, False, "", "日本"),)))
 def test_lua_merges_as_python_does(merge_in_lua: Any, older: Events, newer: Events) -> None:
     merged = merge_in_lua(older.packed(), newer.packed())
     assert Events.parse(1, merged).groups == newer.after(older).groups
 
 
-@given(st.binary(max_size=30))
-def test_broken_events_are_replaced_by_newer_ones(merge_in_lua: Any, broken: bytes) -> None:
-    newer = one(Group("a", True, False, "", "{}")).packed()
+@given(st.binary(min_size=1, max_size=30) | EVENTS.map(lambda events: events.packed()[1:]))
+def test_what_is_broken_gives_way_in_a_merger(merge_in_lua: Any, broken: bytes) -> None:
+    sound = Events(1, (Group("a", True, False, "", "{}"),)).packed()
     try:
         Events.parse(1, broken)
-    except Exception:
-        assert merge_in_lua(broken, newer) == newer
+    except RecordError:
+        assert merge_in_lua(broken, sound) == sound
+        assert merge_in_lua(sound, broken) == sound
 
 
 @given(EVENTS)
@@ -93,7 +91,7 @@ def test_out_and_in_again(events: Events) -> None:
 
 
 Calls = list[Any]
-db = pytest.mark.django_db(transaction=True)
+db = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 
 
 @pytest.fixture
@@ -123,6 +121,17 @@ def test_created_and_update_fields_after_merging(calls: Calls) -> None:
     assert signal is post_save
     assert (kwargs["created"], kwargs["raw"], kwargs["update_fields"]) == (True, False, None)
     assert (recheck_pass.event_count, recheck_pass.merged) == (3, ())
+
+
+@db
+def test_raw_only_if_all_were(calls: Calls) -> None:
+    grouped(calls)
+    for raws in ([True, True], [True, False], [False, True]):
+        item = Item(group=Parent.objects.create(name="g"), name="a")
+        for raw in raws:
+            item.save_base(raw=raw)
+    worker.drain()
+    assert sorted(call[4]["raw"] for call in calls) == [False, False, True]
 
 
 @db
@@ -174,16 +183,86 @@ def test_a_deleted_row_comes_with_its_last_known_values(calls: Calls) -> None:
 
 
 @db
-def test_a_row_that_is_there_again_is_delivered_as_a_save(calls: Calls) -> None:
-    item = Item.objects.create(name="a")
+def test_a_delete_among_the_events_is_heard_although_a_save_came_after(calls: Calls) -> None:
     grouped(calls, key=None)
+    item = Item.objects.create(name="a")
+    pk = item.pk
+    item.delete()
+    Item.objects.create(pk=pk, name="again")
+    Item.objects.filter(pk=pk)._raw_delete("default")
+    worker.drain()
+    ((key, instance, gone, signal, _, recheck_pass),) = calls
+    assert (key, instance.pk, gone, signal) == (pk, pk, True, post_delete)
+    assert recheck_pass.signals == {"post_save", "post_delete"}
+
+
+@db
+def test_any_other_key_is_called_when_its_row_is_deleted(calls: Calls) -> None:
+    grouped(calls, key="name")
+    item = Item.objects.create(group=Parent.objects.create(name="g"), name="the key")
+    pk = item.pk
+    item.delete()
+    worker.drain()
+    ((key, instance, gone, signal, _, _),) = calls
+    assert (key, gone, signal) == ("the key", True, post_delete)
+    assert (instance.pk, instance.name) == (pk, "the key")
+
+
+@db
+@pytest.mark.parametrize("key", [None, "group"])
+def test_a_row_that_is_there_again_is_delivered_as_a_save(calls: Calls, key: str | None) -> None:
+    item = Item.objects.create(group=Parent.objects.create(name="g"), name="a")
+    grouped(calls, key=key)
+    pk, group = item.pk, item.group
+    item.delete()
+    Item.objects.bulk_create([Item(pk=pk, group=group, name="again")])
+    worker.drain()
+    ((_, instance, gone, signal, kwargs, _),) = calls
+    assert (instance.name, gone, signal) == ("again", False, post_save)
+    assert (kwargs["created"], kwargs["raw"], kwargs["update_fields"]) == (False, False, None)
+
+
+@db
+def test_the_save_that_came_before_the_delete_is_delivered_if_the_row_is_there(
+    calls: Calls,
+) -> None:
+    grouped(calls, key=None)
+    item = Item.objects.create(name="a")
     pk = item.pk
     item.delete()
     Item.objects.bulk_create([Item(pk=pk, name="again")])
     worker.drain()
-    ((_, instance, gone, signal, kwargs, _),) = calls
-    assert (instance.name, gone, signal) == ("again", False, post_save)
-    assert kwargs["created"] is False
+    ((_, instance, gone, signal, kwargs, recheck_pass),) = calls
+    assert (instance.name, gone, signal, kwargs["created"]) == ("again", False, post_save, True)
+    assert [merged[0] for merged in recheck_pass.merged] == ["post_delete"]
+
+
+@db
+def test_a_siblings_save_says_nothing_of_a_row_that_is_there_again(calls: Calls) -> None:
+    grouped(calls, data=lambda instance, **_: instance.name)
+    group = Parent.objects.create(name="g")
+    item = Item.objects.create(group=group, name="a")
+    Item.objects.create(group=group, name="sibling")
+    pk = item.pk
+    item.delete()
+    Item.objects.bulk_create([Item(pk=pk, group=group, name="again")])
+    worker.drain()
+    ((_, instance, gone, signal, kwargs, recheck_pass),) = calls
+    assert (instance.name, gone, signal, kwargs["created"]) == ("again", False, post_save, False)
+    assert recheck_pass.data == "a"
+    assert [merged[0] for merged in recheck_pass.merged] == ["post_save", "post_delete"]
+
+
+@db
+def test_who_hears_only_of_deletes_hears_of_one_although_the_row_is_there(calls: Calls) -> None:
+    item = Item.objects.create(name="a")
+    note = grouped(calls, key=None)
+    post_save.disconnect(note, sender=Item)
+    pk = item.pk
+    item.delete()
+    Item.objects.bulk_create([Item(pk=pk, name="again")])
+    worker.drain()
+    assert [(call[0], call[2], call[3]) for call in calls] == [(pk, False, post_delete)]
 
 
 @db
@@ -195,6 +274,28 @@ def test_c59_a_row_that_left_the_key_is_known_by_its_event(calls: Calls) -> None
     worker.drain()
     ((key, instance, gone, _, _, _),) = calls
     assert (key, gone, instance.group_id) == (first.pk, True, first.pk)
+
+
+@db
+def test_c59_both_groups_of_a_moved_row_are_called(calls: Calls) -> None:
+    first, second = (Parent.objects.create(name=name) for name in "ab")
+    item = Item.objects.create(group=first, name="a")
+    grouped(calls, key=None, keys=lambda instance, **_: {first.pk, instance.group_id})
+    item.group = second
+    item.save()
+    worker.drain()
+    found = {key: (instance.group_id, gone) for key, instance, gone, *_ in calls}
+    assert found == {first.pk: (second.pk, False), second.pk: (second.pk, False)}
+
+
+@db
+def test_a_row_is_read_where_it_was_written(calls: Calls) -> None:
+    grouped(calls, key=None)
+    item = Item.objects.using("other").create(name="there")
+    Item.objects.create(pk=item.pk, name="here")
+    worker.drain()
+    found = {call[4]["using"]: (call[1].name, call[1]._state.db) for call in calls}
+    assert found == {"default": ("here", "default"), "other": ("there", "other")}
 
 
 @db
@@ -232,44 +333,3 @@ def test_data_travels(calls: Calls) -> None:
     Item.objects.filter(pk=item.pk).update(name="now")
     worker.drain()
     assert calls[0][5].data == {"was": "then"}
-
-
-@db
-def test_m2m_changed_travels() -> None:
-    calls: Calls = []
-
-    @receiver(m2m_changed, sender=Named.items.through)
-    @recheck(name="m2m", dispatch="worker")
-    def note(sender: Any, instance: Any, action: str, pk_set: Any, **kwargs: Any) -> None:
-        calls.append((sender, instance, action, pk_set))
-
-    item, named = Item.objects.create(name="a"), Named.objects.create()
-    named.items.add(item)
-    worker.drain()
-    assert calls == [(Named.items.through, named, "post_add", {item.pk})]
-
-
-@db
-def test_arguments_of_custom_signals(calls: Calls) -> None:
-    probe = Signal()
-
-    @receiver(probe)
-    @recheck(name="custom", key=lambda number, **_: number)
-    def note(sender: Any, number: int, item: Any, words: Any, **kwargs: Any) -> None:
-        calls.append((number, item, words))
-
-    item = Item.objects.create(name="before")
-    Item.objects.filter(pk=item.pk).update(name="after")
-    probe.send(sender=None, number=1, item=item, words=["a", None, 1.5])
-    assert calls == [(1, item, ["a", None, 1.5])]
-    assert calls[0][1].name == "after"
-    with pytest.raises(EventError, match=r"argument 'words' .* neither JSON nor a saved model"):
-        probe.send(sender=None, number=1, item=item, words={1, 2})
-
-
-def test_a_record_reads_as_the_scripts_wrote_it() -> None:
-    assert pack([b"", b"ab"]) == b"0:2:ab"
-    text = connection.script("renew").text
-    text = text[: text.index("-- Compare and extend")] + "return take(ARGV[1], 1)"
-    with of_the_run().client as client, pytest.raises(redis.ResponseError, match="broken"):
-        client.eval(text, 0, "9:short")

@@ -299,7 +299,7 @@ def test_c30_run_goes_on_unlocked_and_owes_one_more_pass(subject: Subject, serve
     other = Subject()
     other.does(lambda p: None, name="other")
     assert other.send() is Outcome.RAN
-    assert subject.seen[3:] == [(1, 1, 1)], "the next event of any item brings the owed pass along"
+    assert subject.seen[3:] == [(1, 2, 1)], "any item's next event brings the owed pass along"
     assert look().state == "idle"
 
 

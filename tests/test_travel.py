@@ -206,7 +206,6 @@ def test_a_saved_row_arrives_read_again(note: Any, calls: Calls) -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-@db
 def test_what_is_neither_is_refused_by_name_with_a_way_out(note: Any, value: Any) -> None:
     with pytest.raises(EventError) as refused:
         send(fine=1, odd=value)
@@ -249,6 +248,31 @@ def test_a_delete_arrives_without_its_origin(calls: Calls) -> None:
     ((got),) = calls
     assert got.pop("instance").pk == item.pk
     assert got == {"signal": post_delete, "sender": Item, "origin": None, "using": "default"}
+
+
+@db
+def test_m2m_changed_arrives_from_both_sides(calls: Calls) -> None:
+    @recheck(name="m2m", dispatch="worker")
+    def note(**kwargs: Any) -> None:
+        calls.append(kwargs)
+
+    through, (first, second) = Named.items.through, (Item(name=name) for name in "ab")
+    m2m_changed.connect(note, sender=through)
+    Item.objects.bulk_create([first, second])
+    named, same, differs = (Named.objects.create() for _ in range(3))
+    first.named_set.add(named)  # its keys are UUIDs
+    same.items.add(first)
+    same.items.remove(first)
+    same.items.add(first)
+    differs.items.add(first)
+    differs.items.add(second)
+    worker.drain()
+    assert {(call["instance"], call["action"]): call["pk_set"] for call in calls} == {
+        (first, "post_add"): {named.pk},
+        (same, "post_add"): {first.pk},
+        (differs, "post_add"): None,
+    }
+    assert {(call["sender"], call["model"]) for call in calls} == {(through, None)}
 
 
 @db
