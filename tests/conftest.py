@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import redis
@@ -17,7 +18,7 @@ from tests.servers import of_the_run
 WATCHED = [signal for signal in vars(signals).values() if isinstance(signal, Signal)]
 POSTGRES = os.environ.get("RECHECK_TEST_POSTGRES", "postgres://postgres@127.0.0.1:5432")
 
-_left_out: list[str] = []
+_left_out: set[str] = set()
 
 
 def _postgres_is_there() -> bool:
@@ -34,9 +35,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what needs PostgreSQL on a machine without one; in CI that is a failure."""
     wanting = [item for item in items if item.get_closest_marker("postgres")]
     if wanting and not os.environ.get("CI") and not _postgres_is_there():
-        _left_out.extend(item.nodeid for item in wanting)
+        _left_out.update(item.nodeid for item in wanting)
         config.hook.pytest_deselected(items=wanting)
         items[:] = [item for item in items if item not in wanting]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell xdist's controller, which collects nothing itself."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = sorted(_left_out)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Hear what a worker left out."""
+    _left_out.update(getattr(node, "workeroutput", {}).get("left_out", ()))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

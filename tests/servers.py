@@ -47,8 +47,14 @@ def free_port() -> int:
         return port
 
 
+# Waits beside a server: a line says that all is well; the end of the pipe, that nobody is left.
+_KEEPER = 'read -r line && exit; kill -9 "$0" 2>/dev/null; rm -rf "$1"'
+
+
 class Server:
     """One server process with a port and a folder of its own.
+
+    It doesn't outlive the process that started it, however that one ends.
 
     Args:
         options: Lines of its configuration, as command-line options: ``{"maxmemory": "3mb"}``.
@@ -59,34 +65,70 @@ class Server:
         self.folder = Path(tempfile.mkdtemp(prefix="recheck-server-"))
         self.options = {"save": "", "appendonly": "no", **options}
         self.process: subprocess.Popen[bytes] | None = None
+        self._keeper: subprocess.Popen[bytes] | None = None
+        self._is_known = False  # once it has run, others know its port
 
     @property
     def url(self) -> str:
         """Where to connect to."""
-        return f"redis://127.0.0.1:{self.port}/0"
+        password = self.options.get("requirepass")
+        return f"redis://{f':{password}@' if password else ''}127.0.0.1:{self.port}/0"
 
     @property
     def client(self) -> redis.Redis:
         """A new client, without retries of its own."""
-        return redis.Redis(port=self.port, socket_timeout=10)
+        password = self.options.get("requirepass")
+        return redis.Redis(port=self.port, password=password, socket_timeout=10)
 
     def start(self) -> Server:
-        """Start the process and wait until it answers."""
+        """Start the process and wait until it answers.
+
+        Raises:
+            RuntimeError: It ended, or didn't answer in time. What it said is in the message.
+        """
+        for _ in range(3):
+            self._launch()
+            if self._comes_up():
+                self._is_known = True
+                return self
+            self.end(signal.SIGKILL)
+            if self._is_known:
+                break
+            self.port = free_port()  # another process may have been faster
+        said = (self.folder / "log").read_text("utf-8", "replace")
+        raise RuntimeError(f"The server on port {self.port} didn't start:\n{said[-1000:]}")
+
+    def _launch(self) -> None:
         command = [binary(), "--port", str(self.port), "--bind", "127.0.0.1"]
         command += ["--dir", str(self.folder)]
         for name, value in self.options.items():
             command += [f"--{name.replace('_', '-')}", value]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        # In sessions of their own, so that Ctrl-C leaves both to whoever started them.
+        with (self.folder / "log").open("wb") as log:
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        self._keeper = subprocess.Popen(
+            ["sh", "-c", _KEEPER, str(self.process.pid), str(self.folder)],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    def _comes_up(self) -> bool:
+        """Wait until this very process answers, and not another one on the same port."""
+        assert self.process is not None
         until = time.monotonic() + 20
-        while True:
+        while time.monotonic() < until and self.process.poll() is None:
             try:
                 with self.client as client:
-                    client.ping()
-                return self
+                    if client.info("server")["process_id"] == self.process.pid:
+                        return True
+            except (redis.AuthenticationError, redis.ResponseError):
+                return self.process.poll() is None  # users of its own: it won't say more
             except redis.ConnectionError:
-                if self.process.poll() is not None or time.monotonic() > until:
-                    raise
-                time.sleep(0.01)
+                pass
+            time.sleep(0.01)
+        return False
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> None:
         """End the process, the one that was started here."""
@@ -94,6 +136,9 @@ class Server:
             self.process.send_signal(number)
             self.process.wait(20)
             self.process = None
+        if self._keeper is not None:
+            self._keeper.communicate(b"\n")
+            self._keeper = None
 
     def close(self) -> None:
         """End the process and remove its folder."""
