@@ -154,6 +154,7 @@ class Store(Connection, Namespace):
             events,
             int(heal),
             *_backoff(options),
+            options.max_attempts,
         )
         reply, _ = self._one("request", item, args)
         return self._granted(item, token, sent + options.ttl, reply)
@@ -162,7 +163,8 @@ class Store(Connection, Namespace):
         """Take an item that is ripe or whose holder died. One round trip.
 
         Returns:
-            The grant, or ``"HELD"``, ``"LATER"``, ``"DEAD"``, ``"MISSING"``, ``"BROKEN"``.
+            The grant, or ``"HELD"``, ``"LATER"``, ``"DONE"``, ``"DEAD"``, ``"MISSING"``,
+            ``"BROKEN"``.
         """
         token, sent = new_token(), clock()
         args = (

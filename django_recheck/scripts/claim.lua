@@ -2,7 +2,8 @@
 -- events and the newer ones; what kills its holders again and again backs off and ends dead.
 -- ARGV: 3 token, 4 lease ms, 5 most attempts, 6 first backoff ms, 7 longest backoff ms.
 -- Replies: GRANTED fence pass count attempts own events takeover | HELD | LATER (not ripe, or dead) | DEAD (given up
--- now) | MISSING (an entry without a record, removed) | BROKEN (put aside as dead) | NEWER (left alone).
+-- now) | DONE (another ran it) | MISSING (an entry without a record, removed) | BROKEN (put aside as dead) | NEWER (left
+-- alone).
 -- Twice: with the same token while it is held, the same answer and no write.
 -- Death after it: as after request.
 local TOKEN, LEASE = ARGV[3], tonumber(ARGV[4])
@@ -16,8 +17,9 @@ if held then
   return {'HELD'}
 end
 if not r then
+  local listed = at.due or at.running
   place(ITEM, at, why == 'broken' and DEAD or nil, now)
-  return {why == 'broken' and 'BROKEN' or 'MISSING'}
+  return {why == 'broken' and 'BROKEN' or listed and 'MISSING' or 'DONE'}
 end
 if r.token == TOKEN then return {'HELD'} end -- a late copy: our own lease is over
 
@@ -26,12 +28,7 @@ if takeover then
   local nothing_newer = r.newer_count == 0
   put_back(r)
   r.attempts = r.attempts + 1
-  if nothing_newer and r.attempts >= tonumber(ARGV[5]) then
-    r.owed, r.ready = 0, 0
-    r.error = r.error ~= '' and r.error or 'No pass of ' .. r.attempts .. ' finished within its lease.'
-    leave(at, r, DEAD, now)
-    return {'DEAD'}
-  end
+  if nothing_newer and r.attempts >= tonumber(ARGV[5]) then return give_up(at, r) end
   r.owed = now
   if r.attempts > 1 then r.owed = now + wait(r.attempts - 1, tonumber(ARGV[6]), tonumber(ARGV[7])) end
 end

@@ -46,3 +46,11 @@ local function leave(at, r, index, score)
   if held then redis.call('DEL', LOCK) end
   save(ITEM, at, r)
 end
+
+-- Given up: too many holds of which none finished within its lease, and nothing newer.
+local function give_up(at, r)
+  r.owed, r.ready = 0, 0
+  r.error = r.error ~= '' and r.error or 'No pass of ' .. r.attempts .. ' finished within its lease.'
+  leave(at, r, DEAD, now)
+  return {'DEAD'}
+end

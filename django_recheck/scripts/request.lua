@@ -1,5 +1,6 @@
 -- Acquire or flag, one step. Promise 1: an event that is refused is seen by the holder, however close its end.
--- ARGV: 3 token, 4 lease ms, 5 count, 6 events, 7 heal 0/1, 8 first backoff ms, 9 longest backoff ms.
+-- ARGV: 3 token, 4 lease ms, 5 count, 6 events, 7 heal 0/1, 8 first and 9 longest backoff ms,
+-- 10 most attempts.
 -- Replies: GRANTED fence pass count attempts own events takeover | COALESCED | PENDING | DEAD | NEWER (left alone).
 -- Twice: with the same token while it is held, the same answer and no write. A copy that comes later is one more event.
 -- Death after it: the lease ends, and the record in `running` is taken over with its events.
@@ -9,7 +10,7 @@ if why == 'newer' then return {'NEWER'} end
 if r and held == TOKEN and r.token == TOKEN then return begun('GRANTED', r) end
 
 r = r or blank()
-local takeover = false
+local takeover, nothing_newer = false, r.newer_count == 0
 if held then
   if r.token ~= held then adopt(r, held) end
 elseif r.token ~= '-' and r.token ~= TOKEN then -- its lease is over
@@ -32,6 +33,7 @@ if HEAL and at.dead then -- only a new event revives
   leave(at, r, DEAD, at.dead)
   return {'DEAD'}
 end
+if HEAL and takeover and nothing_newer and r.attempts >= tonumber(ARGV[10]) then return give_up(at, r) end
 if HEAL and r.attempts > 1 then
   r.owed = now + wait(r.attempts - 1, tonumber(ARGV[8]), tonumber(ARGV[9]))
   leave(at, r, DUE, r.owed)

@@ -2,28 +2,39 @@
 
 A transition puts the state on the server, runs the script there, and reads the state back. It is
 remembered by (state, command), so millions of steps of a search are some thousands on the server.
-Time stands still: the scripts' clock is a constant, and leases end because the search ends them.
+Time stands still: the scripts' clock is a constant. Leases end because the search ends them, and
+what lies in the future (LATER) comes because the search lets it come.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import redis
 
 from django_recheck import conf, connection, store
+from django_recheck.exceptions import RecordError
 from django_recheck.namespace import Lane
-from django_recheck.records import Item, Record, pack
+from django_recheck.records import Grant, Item, Record, pack
 
 NOW = 1_000_000_000
 LEASE = 30_000
+WAIT = 1000
+"""First and longest backoff, delay, and what a peek puts off, in ms."""
+LATER = NOW + WAIT
 CLOCK = "redis.call('TIME')"
 FIXED = "{'1000000', '0'}"
+FENCE = 10**12
+"""The clock in microseconds: the first fence."""
 ITEM = Item("r", "1")
 LANE = Lane("r", "{search}")
 KEYS = (*LANE.keys, LANE.lock(ITEM), "{search}:fence")
 EVENT = pack([b"event", b"", b"", b"x"])
+OTHER = pack([b"other", b"", b"", b"x"])
+"""An event of another kind, which isn't merged with the first."""
 
 
 class State(NamedTuple):
@@ -49,13 +60,29 @@ class State(NamedTuple):
     @property
     def parsed(self) -> Record | None:
         """The record, read as the client reads it."""
-        return Record.parse(self.record) if self.record is not None else None
+        return parse(self.record) if self.record is not None else None
 
     @property
-    def claimable(self) -> bool:
-        """Whether a drain's look at the indexes names the item."""
-        ripe = self.due is not None and self.due <= NOW
-        return ripe or (self.running is not None and (self.lock is None or self.running <= NOW))
+    def ripe(self) -> bool:
+        """Whether a drain's look at the indexes names the item now."""
+        return any(score is not None and score <= NOW for score in (self.running, self.due))
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something of the item lies in the future, but for a lease that goes on."""
+        leased = self.lock is not None and self.ttl
+        running = self.running is not None and self.running > NOW and not leased
+        record = self.record is not None and later(self.record) != self.record
+        return running or record or (self.due is not None and self.due > NOW)
+
+    def later(self) -> State:
+        """Return what the clock makes of it: what lay in the future is there."""
+        leased = self.lock is not None and self.ttl
+        return self._replace(
+            record=None if self.record is None else later(self.record),
+            running=self.running if leased or self.running is None else NOW,
+            due=self.due if self.due is None else NOW,
+        )
 
 
 Command = tuple[str, tuple[Any, ...]]
@@ -75,7 +102,7 @@ class Machine:
         self.client = client
         self.known: dict[tuple[State, Command], tuple[State, Reply]] = {}
         self.shas: dict[str, str] = {}
-        for name in ("request", "enqueue", "claim", "finish", "renew"):
+        for name in ("request", "enqueue", "peek", "claim", "finish", "renew"):
             self.learn(name, patch(name, connection.script(name).text))
 
     def learn(self, name: str, text: str) -> None:
@@ -146,7 +173,7 @@ def _read(replies: list[Any]) -> tuple[State, Reply]:
             raise answer
     scores = [None if score is None else int(score) for score in (running, due, dead)]
     if scores[0] is not None and scores[0] > NOW:
-        scores[0] = NOW + LEASE  # what is left of a lease is the real clock's business
+        scores[0] = LATER  # what is left of a lease is the real clock's business
     state = State(
         lock=None if lock is None else lock.decode(),
         ttl=lock is None or ttl > 0,
@@ -161,28 +188,72 @@ def _read(replies: list[Any]) -> tuple[State, Reply]:
     return state, words
 
 
+@cache
+def parse(record: bytes) -> Record:
+    """Read a record as the client reads it, and remember that."""
+    return Record.parse(record)
+
+
+@cache
+def kinds(events: bytes) -> int:
+    """Return the kinds of events in a packed list, as bits."""
+    return (b"event" in events) + 2 * (b"other" in events)
+
+
+@cache
+def later(record: bytes) -> bytes:
+    """Return a record whose future has come."""
+    try:
+        parsed = parse(record)
+    except RecordError:
+        return record
+    return write(replace(parsed, owed=min(parsed.owed, NOW), ready=min(parsed.ready, NOW)))
+
+
+def write(record: Record) -> bytes:
+    """Write a record as the scripts do."""
+    words = (1, *(getattr(record, field.name) for field in fields(Record)[:13]))
+    parts = (record.error.encode(), record.working, record.newer)
+    return " ".join(map(str, words)).encode() + b"\n" + pack(parts)
+
+
 OPTIONS = conf.Options("r", {"TTL": LEASE / 1000})
 
 
-def request(token: str, *, heal: bool = False) -> Command:
+def request(token: str, events: bytes = EVENT, *, heal: bool = False, attempts: int = 9) -> Command:
     """Return the command of ``Store.request``."""
-    return "request", (ITEM.text, token, LEASE, 1, EVENT, int(heal), 0, 0)
+    return "request", (ITEM.text, token, LEASE, 1, events, int(heal), WAIT, WAIT, attempts)
 
 
-def enqueue() -> Command:
+def enqueue(events: bytes = EVENT, delay: int = 0) -> Command:
     """Return the command of ``Store.enqueue`` for one event."""
-    return "enqueue", ("", 0, 0, ITEM.text, 1, EVENT)
+    return "enqueue", ("", delay, 10 * delay, ITEM.text, 1, events)
 
 
-def claim(token: str) -> Command:
+def peek() -> Command:
+    """Return the command of ``Store.peek`` for one lane."""
+    return "peek", ("", 10, WAIT)
+
+
+def claim(token: str, attempts: int = 9) -> Command:
     """Return the command of ``Store.claim``."""
-    return "claim", (ITEM.text, token, LEASE, 9, 0, 0)
+    return "claim", (ITEM.text, token, LEASE, attempts, WAIT, WAIT)
 
 
-def finish(token: str, fence: str, number: int, *, word: str = "ok", last: bool = False) -> Command:
+def finish(
+    token: str,
+    fence: str,
+    number: int,
+    *,
+    word: str = "ok",
+    last: bool = False,
+    attempts: int = 9,
+    own: bool = False,
+) -> Command:
     """Return the command of ``Store.finish``."""
-    arguments = (token, fence, number, word, LEASE, int(last), 9, 0, 0, "", 0, b"", 0, 0)
-    return "finish", (ITEM.text, *arguments)
+    mine = (1, EVENT) if own else (0, b"")
+    arguments = (token, fence, number, word, LEASE, int(last), attempts, WAIT, WAIT, "", *mine)
+    return "finish", (ITEM.text, *arguments, 0, 0)
 
 
 def renew(token: str, fence: str) -> Command:
@@ -207,13 +278,12 @@ def commands_of_the_store() -> dict[str, tuple[Any, ...]]:
             sent[name] = tuple(calls[0][1])
             raise _Recorded
 
-    from django_recheck.records import Grant
-
     listening = Listening("recheck", "search", 1)
     grant = Grant(ITEM, "t", "5", 1, 1, 0, False, EVENT, False, 0.0)
     for ask in (
         lambda: listening.request(ITEM, EVENT, 1, OPTIONS),
         lambda: listening.enqueue([store.Entry(ITEM, 1, EVENT, OPTIONS)]),
+        lambda: listening.peek(["r"], 10, WAIT / 1000),
         lambda: listening.claim(ITEM, OPTIONS),
         lambda: listening.finish(grant, "ok", OPTIONS),
         lambda: listening.renew([grant], [LEASE / 1000]),

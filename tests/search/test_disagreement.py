@@ -18,7 +18,7 @@ PENDING = replace(IDLE, owed=NOW, first=NOW, last=NOW, newer_count=1, newer=EVEN
 RECORDS = {
     "absent": None,
     "pending": PENDING,
-    "delayed": replace(PENDING, owed=0, ready=NOW + 5000),
+    "delayed": replace(PENDING, owed=0, ready=machine.LATER),
     "given up": replace(PENDING, owed=0, first=0, last=0, attempts=9),
     "running": replace(IDLE, token="a", fence="7", passes=1, count=1, working=EVENT),
     "running and flagged": replace(
@@ -29,23 +29,14 @@ RECORDS = {
 }
 LOCKS = {"free": None, "the record's": "a", "another's": "b"}
 TTLS = (True, False)
-RUNNING = (None, NOW - 1, NOW + machine.LEASE)
-DUE = (None, NOW, NOW + 5000)
+RUNNING = (None, NOW - 1, machine.LATER)
+DUE = (None, NOW, machine.LATER)
 DEAD = (None, NOW)
 
 
 def text(record: Record | bytes | None) -> bytes | None:
     """Write a record as the scripts do."""
-    if record is None or isinstance(record, bytes):
-        return record
-    numbers = (
-        *(record.passes, record.attempts, record.since, record.owed, record.ready),
-        *(record.first, record.last, record.own, record.newer_own),
-        *(record.count, record.newer_count),
-    )
-    head = " ".join(map(str, (1, record.token, record.fence, *numbers)))
-    parts = (record.error.encode(), record.working, record.newer)
-    return head.encode() + b"\n" + b"".join(b"%d:%s" % (len(part), part) for part in parts)
+    return machine.write(record) if isinstance(record, Record) else record
 
 
 def states() -> list[State]:
@@ -79,29 +70,20 @@ class Drain:
         return state
 
     def run(self, state: State) -> State:
-        """Let all leases and delays end, and claim what the indexes name."""
+        """Let all leases and delays end, and claim what a look at the indexes names."""
         for _ in range(10):
             if state.lock is not None:
                 over = state.running if state.running is None else NOW
                 state = state._replace(lock=None, ttl=True, running=over)
-            if state.due is not None and state.due > NOW:
-                state = _later(state)
-            if not state.claimable:
+            state = state.later()
+            state, named = self.laboratory.step(state, machine.peek())
+            assert bool(named) == (state.running is not None or state.due is not None)
+            if not named:
                 return state
             token = f"drain{next(self.turns)}"
             state, reply = self.laboratory.step(state, machine.claim(token))
             state = self.finish(state, token, reply)
         raise AssertionError("the drain doesn't come to an end")
-
-
-def _later(state: State) -> State:
-    """Let the time of a delay pass: it was due then, it is due now."""
-    record = state.record
-    if record is not None and b"garbage" not in record:
-        parsed = Record.parse(record)
-        ready = min(parsed.ready, NOW) if parsed.ready else 0
-        record = text(replace(parsed, ready=ready))
-    return state._replace(record=record, due=NOW)
 
 
 @pytest.fixture(scope="module")
@@ -161,10 +143,14 @@ def test_a_drain_alone_heals_what_an_index_names(laboratory: Machine) -> None:
         assert after.due is None
 
 
-@pytest.mark.parametrize("command", [machine.request("new"), machine.enqueue(), machine.claim("c")])
+@pytest.mark.parametrize(
+    "command",
+    [machine.request("new"), machine.enqueue(), machine.claim("c"), machine.finish("a", "7", 1)],
+    ids=lambda command: command[0],
+)
 def test_a_newer_versions_record_is_left_alone(laboratory: Machine, command: Command) -> None:
-    for running, due, dead in itertools.product(RUNNING, DUE, DEAD):
-        state = State(None, True, b"2 whatever", running, due, dead, lane=True)
+    for lock, running, due, dead in itertools.product((None, "a", "b"), RUNNING, DUE, DEAD):
+        state = State(lock, True, b"2 whatever", running, due, dead, lane=True)
         after, reply = laboratory.step(state, command)
-        assert reply[0] == "NEWER"
+        assert reply[0] == ("LOST" if command[0] == "finish" else "NEWER")
         assert after == state
