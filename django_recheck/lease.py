@@ -48,6 +48,7 @@ class Renewer:
     """The leases of one process and the thread that renews them."""
 
     def __init__(self) -> None:
+        self._pid = os.getpid()
         self._changed = threading.Condition()
         self._leases: set[Lease] = set()
         self._thread: threading.Thread | None = None
@@ -78,8 +79,9 @@ class Renewer:
         try:
             yield
         finally:
-            with self._changed:
-                self._leases.discard(lease)
+            if self._pid == os.getpid():  # in a forked child the lock may be a lost thread's
+                with self._changed:
+                    self._leases.discard(lease)
 
     def _run(self) -> None:
         while True:

@@ -6,6 +6,7 @@ A save never breaks for it unless ``ON_REDIS_ERROR`` is ``"raise"``.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -103,8 +104,19 @@ def collect() -> list[Ready]:
     return owed
 
 
+def _forked() -> None:
+    """Owe nothing in a child: the parent does, and the lock may be a lost thread's."""
+    global _mutex
+    _mutex = threading.Lock()
+    _owed.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
 def forget() -> None:
-    """Close the breaker and owe nothing: for tests, and for a forked child."""
+    """Close the breaker and owe nothing: for tests."""
     breaker.close()
     with _mutex:
         _owed.clear()

@@ -6,6 +6,7 @@ import contextvars
 import logging
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -16,6 +17,7 @@ from django.dispatch import Signal, receiver
 from redis.exceptions import RedisError
 
 from django_recheck import LockLost, Outcome, lease, outage, recheck, store
+from django_recheck.events import Events
 from django_recheck.records import Grant
 from tests.servers import Server, of_the_run, running
 from tests.test_runner import KEY, Subject, elsewhere, end_lease, levels, look, taken_over
@@ -222,6 +224,40 @@ def test_c20_a_forked_child_owns_nothing(subject: Subject, renewer: lease.Renewe
     outcome = subject.send()
     if os.getpid() != parent:
         os._exit(0 if asked and outcome is Outcome.LEASE_LOST else 1)
+    assert outcome is Outcome.RAN
+
+
+@FORKING
+def test_c20_a_fork_while_the_locks_are_taken_hangs_nobody(
+    subject: Subject, renewer: lease.Renewer
+) -> None:
+    """The thread that took them isn't there in the child."""
+    parent, taken, forked = os.getpid(), threading.Event(), threading.Event()
+
+    def take() -> None:
+        with renewer._changed, outage._mutex:
+            taken.set()
+            assert forked.wait(20)
+
+    def fork(recheck_pass: Any) -> None:
+        thread = threading.Thread(target=take)
+        thread.start()
+        assert taken.wait(20)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)  # rather than for ever
+            return
+        forked.set()
+        thread.join()
+        assert os.waitpid(child, 0)[1] == 0
+
+    held, outcome = subject.does(fork), None
+    try:
+        outcome = subject.send()
+    finally:
+        if os.getpid() != parent:
+            outage.owe(outage.Ready(held, KEY, Events(0, ())))
+            os._exit(0 if outcome is Outcome.LEASE_LOST else 1)
     assert outcome is Outcome.RAN
 
 

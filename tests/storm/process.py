@@ -1,7 +1,9 @@
-"""One process of a storm: ``python -m tests.storm.process NUMBER PROCESSES ROUNDS WAY FOLDER``.
+"""One process of a storm: ``python -m tests.storm.process ROLE NUMBER FOLDER PHASES``.
 
-In every round all processes change a few items at the same moment, then wait until all are at rest.
-The first process compares totals with items, and sets stale ones right for the next round.
+A phase is some rounds with one way of following items: ``inline`` and ``worker`` are ``@recheck``
+with that dispatch, ``recipe`` is the recipe as published. In every round all writers change a few
+rows at the same moment, then wait for rest. There the first of them compares each group's total
+with its items, and sets it right for the next round. Drains drain all through a ``worker`` phase.
 """
 
 from __future__ import annotations
@@ -12,139 +14,249 @@ import random
 import secrets
 import sys
 import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import redis
 
-CHANGES = 10
-GROUPS = 3
-WAIT = 120
-RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end"
+if TYPE_CHECKING:
+    from tests.app.models import Item
+
+WRITERS: Final = 8
+DRAINS: Final = 2
+GROUPS: Final = 3
+WAIT: Final = 240
+"""Seconds after which the others are given up."""
+MOMENT: Final = 0.001
+"""Seconds between a pass's reading and its writing."""
+RELEASE: Final = (
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end"
+)
 
 
-class Storm:
-    """What a process needs to know and keeps count of."""
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Some rounds.
 
-    def __init__(self, number: int, processes: int, rounds: int, way: str, folder: Path) -> None:
+    Attributes:
+        way: ``inline``, ``worker`` or ``recipe``.
+        rounds: How many.
+        changes: Changes that each writer makes in a round.
+        enough: Stale totals after which it ends early.
+    """
+
+    way: str
+    rounds: int
+    changes: int
+    enough: int = 10**9
+
+
+@dataclass
+class Counted:
+    """What a process counted in a phase."""
+
+    events: int = 0
+    stale: int = 0
+    left: int = 0
+    """Rests at which Redis still held something of an item."""
+    rounds: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+
+
+def concerned(instance: Any, **kwargs: Any) -> set[int]:
+    """Return where an item is and where it was: a move concerns both."""
+    return {instance.group_id, getattr(instance, "was", instance.group_id)}
+
+
+class Process:
+    """What every process has: a way to meet the others, and a log of its passes."""
+
+    def __init__(self, number: int, folder: Path) -> None:
         self.number = number
-        self.processes = processes
-        self.rounds = rounds
-        self.way = way
         self.client = redis.Redis.from_url(os.environ["RECHECK_TEST_REDIS_URL"])
         self.log = (folder / f"passes-{number}.log").open("w")
-        self.events = self.stale = self.meetings = 0
+        self.meetings = 0
 
-    def meet(self) -> None:
-        """Wait for all the others."""
-        self.meetings += 1
-        name, until = f"meeting:{self.meetings}", time.monotonic() + WAIT
-        self.client.incr(name)
-        while int(self.client.get(name) or 0) < self.processes:
-            assert time.monotonic() < until, "the others are gone"
+    def until(self, condition: Callable[[], object]) -> None:
+        """Wait for the others."""
+        end = time.monotonic() + WAIT
+        while not condition():
+            assert time.monotonic() < end, "the others are gone"
+            assert not self.client.exists("storm:failed"), "another has failed"
             time.sleep(0.0005)
 
-    def rebuild(self, group_id: int, fence: int) -> None:
+    def meet(self) -> None:
+        """Wait until all writers are here."""
+        self.meetings += 1
+        name = f"storm:meeting:{self.meetings}"
+        self.client.incr(name)
+        self.until(lambda: int(self.client.get(name) or 0) >= WRITERS)
+
+    def rebuild(self, way: str, group: int, fence: int) -> None:
         """Write a group's total, and when that began and ended."""
         from tests.app.models import Group, Item
 
         began = time.monotonic_ns()
-        total = sum(Item.objects.filter(group_id=group_id).values_list("value", flat=True))
-        time.sleep(0.002)
-        Group.objects.filter(pk=group_id).update(total=total)
-        self.log.write(f"{group_id} {fence} {began} {time.monotonic_ns()}\n")
+        total = sum(Item.objects.filter(group_id=group).values_list("value", flat=True))
+        time.sleep(MOMENT)
+        Group.objects.filter(pk=group).update(total=total)
+        self.log.write(f"{way} {group} {fence} {began} {time.monotonic_ns()}\n")
 
-    def connect(self) -> None:
-        """Follow the items, by @recheck or by the recipe."""
+    def follow(self, way: str) -> Callable[..., Any]:
+        """Return what follows the items in a phase."""
         from django.db import transaction
-        from django.db.models.signals import post_delete, post_save
 
-        from django_recheck import recheck
-        from tests.app.models import Item
+        from django_recheck import Pass, recheck
 
-        if self.way != "recipe":
+        if way != "recipe":
 
-            @recheck(key="group", name="storm", dispatch=self.way)
-            def follow(sender: Any, recheck_pass: Any, **kwargs: Any) -> None:
-                self.rebuild(recheck_pass.key, recheck_pass.fence)
+            @recheck(keys=concerned, name=f"storm-{way}", dispatch=way)
+            def receive(sender: Any, recheck_pass: Pass, **kwargs: Any) -> None:
+                self.rebuild(way, recheck_pass.key, recheck_pass.fence)
 
-        else:
+            return receive
 
-            def follow(sender: Any, instance: Item, **kwargs: Any) -> None:  # type: ignore[misc]
-                if instance.group_id is not None:
-                    transaction.on_commit(partial(self.recipe, instance.group_id))
+        def follow(sender: Any, instance: Item, **kwargs: Any) -> None:
+            for group in concerned(instance):
+                transaction.on_commit(partial(self.recipe, group))
 
-        for signal in (post_save, post_delete):
-            signal.connect(follow, sender=Item, weak=False)
+        return follow
 
-    def recipe(self, group_id: int) -> None:
-        """Run under a lock with a flag, as the recipe has it."""
-        name, flag, token = f"l:{group_id}", f"f:{group_id}", secrets.token_hex(16)
+    def recipe(self, group: int) -> None:
+        """Run under a lock with a flag that the holder looks at before it releases."""
+        name, flag, token = f"recipe:{group}", f"recipe:flag:{group}", secrets.token_hex(16)
         if not self.client.set(name, token, nx=True, ex=30):
             self.client.set(flag, 1)
             return
         for _ in range(10):
             self.client.delete(flag)
-            self.rebuild(group_id, 0)
+            self.rebuild("recipe", group, 0)
             if not self.client.exists(flag):
                 break
         self.client.eval(RELEASE, 1, name, token)
 
-    def change(self, chance: random.Random, groups: list[int]) -> None:
-        """Create, change, or delete an item, in a transaction or in autocommit."""
+
+class Writer(Process):
+    """Changes rows of its own in groups that all share."""
+
+    def __init__(self, number: int, folder: Path) -> None:
+        from tests.app.models import Group
+
+        super().__init__(number, folder)
+        self.chance = random.Random(number)
+        self.groups = list(Group.objects.values_list("pk", flat=True).order_by("pk"))
+        self.rows: list[Item] = []
+        self.counted = Counted()
+
+    def run(self, phase: Phase) -> Counted:
+        """Live through a phase."""
+        from django.db.models.signals import post_delete, post_save
+
+        from tests.app.models import Item
+
+        self.counted, follow = Counted(), self.follow(phase.way)
+        for signal in (post_save, post_delete):
+            signal.connect(follow, sender=Item, weak=False)
+        if self.number == 0:
+            self.client.set("storm:phase", phase.way)
+        for _ in range(phase.rounds):
+            self.meet()
+            if self.client.exists(f"storm:enough:{phase.way}"):
+                break
+            self.counted.rounds += 1
+            for _ in range(phase.changes):
+                self.change()
+            self.meet()
+            if self.number == 0:
+                self.judge(phase)
+        self.meet()
+        for signal in (post_save, post_delete):
+            signal.disconnect(follow, sender=Item)
+        return self.counted
+
+    def change(self) -> None:
+        """Make one change in autocommit, or several in a transaction."""
         from django.db import transaction
 
         from tests.app.models import Item
 
-        self.events += 1
-        group, kind = chance.choice(groups), chance.random()
-        if kind < 0.4:
-            Item.objects.create(group_id=group, name="x", value=chance.randint(1, 9))
+        if self.chance.random() < 0.75:
+            self.touch()
             return
         with transaction.atomic():
-            items = Item.objects.select_for_update().filter(group_id=group)
-            item = items.order_by("pk").first()
-            if item is None:
-                Item.objects.create(group_id=group, name="x", value=1)
-            elif kind < 0.6:
-                item.delete()
-            else:
-                item.value = chance.randint(1, 9)
-                item.save()
+            self.touch()
+            with transaction.atomic():
+                Item.objects.create(group_id=self.groups[0], name="never was", value=1)
+                transaction.set_rollback(True)
+            self.touch()
+            self.touch()
 
-    def judge(self, groups: list[int]) -> None:
-        """Count stale groups at rest."""
+    def touch(self) -> None:
+        """Create, save, move or delete a row."""
+        from tests.app.models import Item
+
+        group, value = self.chance.choice(self.groups), self.chance.randrange(10**6)
+        kind = "create" if len(self.rows) < 3 else self.chance.choice(KINDS)
+        self.counted.kinds[kind] += 1
+        self.counted.events += 1
+        if kind == "create":
+            self.rows.append(
+                Item.objects.create(group_id=group, name=str(self.number), value=value)
+            )
+            return
+        row = self.chance.choice(self.rows)
+        if kind == "delete":
+            self.rows.remove(row)
+            row.delete()
+            return
+        row.value = value
+        if kind == "move":
+            row.was, row.group_id = row.group_id, group  # type: ignore[attr-defined]
+            self.counted.events += row.was != group  # type: ignore[attr-defined]
+        row.save()
+        row.__dict__.pop("was", None)
+
+    def judge(self, phase: Phase) -> None:
+        """Bring about rest, and count what is stale or left behind."""
         from django_recheck import store, views, worker
         from tests.app.models import Group, Item
 
-        if self.way != "recipe" and views.counts(store.current()):
+        if phase.way == "inline":
             worker.drain()
-        for group in Group.objects.filter(pk__in=groups):
+        elif phase.way == "worker":
+            self.until(lambda: not views.receivers(store.current()))
+        if phase.way != "recipe":
+            kept = (b":fence", b":meta")
+            names = self.client.scan_iter(count=10_000)
+            left = [key for key in names if not key.startswith((b"storm:", b"recipe:"))]
+            self.counted.left += any(not key.endswith(kept) for key in left)
+        for group in Group.objects.all():
             total = sum(Item.objects.filter(group=group).values_list("value", flat=True))
             if group.total != total:
-                self.stale += 1
+                self.counted.stale += 1
                 Group.objects.filter(pk=group.pk).update(total=total)
+        if self.counted.stale >= phase.enough:
+            self.client.set(f"storm:enough:{phase.way}", 1)
 
-    def run(self) -> None:
-        """Live through all rounds."""
-        from tests.app.models import Group
 
-        groups = list(Group.objects.values_list("pk", flat=True).order_by("pk"))
-        chance = random.Random(self.number)
-        for _ in range(self.rounds):
-            self.meet()
-            for _ in range(CHANGES):
-                self.change(chance, groups)
-            self.meet()
-            if self.way == "worker" and self.number < 2:
-                from django_recheck import worker
+KINDS: Final = ("create", "save", "save", "save", "move", "move", "delete")
 
-                worker.drain()
-            if self.way == "worker":
-                self.meet()
-            if self.number == 0:
-                self.judge(groups)
+
+def drain(process: Process, phases: list[Phase]) -> None:
+    """Drain while a ``worker`` phase goes on."""
+    from django_recheck import worker
+
+    if "worker" not in [phase.way for phase in phases]:
+        return
+    process.follow("worker")
+    process.until(lambda: process.client.get("storm:phase") == b"worker")
+    while process.client.get("storm:phase") == b"worker":
+        worker.drain()
+        time.sleep(MOMENT)
 
 
 def main() -> None:
@@ -152,12 +264,21 @@ def main() -> None:
     import django
 
     django.setup()
-    number, processes, rounds, way, folder = sys.argv[1:]
-    storm = Storm(int(number), int(processes), int(rounds), way, Path(folder))
-    storm.connect()
-    storm.run()
-    storm.log.close()
-    print(json.dumps({"events": storm.events, "stale": storm.stale}))
+    role, number, folder, described = sys.argv[1:]
+    phases = [Phase(**phase) for phase in json.loads(described)]
+    process = (Writer if role == "writer" else Process)(int(number), Path(folder))
+    found = {}
+    try:
+        if isinstance(process, Writer):
+            found = {phase.way: vars(process.run(phase)) for phase in phases}
+            process.client.set("storm:phase", "over")
+        else:
+            drain(process, phases)
+    except BaseException:
+        process.client.set("storm:failed", 1)
+        raise
+    process.log.close()
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

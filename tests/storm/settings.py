@@ -23,6 +23,7 @@ DATABASES = {
         "HOST": os.environ["RECHECK_STORM_HOST"],
         "PORT": os.environ["RECHECK_STORM_PORT"],
         "USER": os.environ["RECHECK_STORM_USER"],
+        "PASSWORD": os.environ["RECHECK_STORM_PASSWORD"],
         "NAME": _name,
     }
 }
