@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.db import connections, transaction
@@ -18,8 +19,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from . import conf, dispatch
 from .events import Events
 from .outage import Ready
-from .outcome import Outcome
-from .passes import Pass
+from .outcome import Outcome, most_urgent
+from .passes import Pass, own_pass
 from .records import Item
 
 if TYPE_CHECKING:
@@ -60,37 +61,37 @@ def _kept(own: Pass | None, ready: Ready) -> bool:
 
 
 def deliver(
-    receiver: Receiver[..., Any],
-    item: Item,
-    events: Events,
-    using: str,
-    own: Pass | None,
+    receiver: Receiver[..., Any], items: Sequence[Item], events: Events, using: str
 ) -> Outcome:
     """Deliver an event when its transaction has committed: now, where there is none.
 
     Args:
         receiver: Whose event it is.
-        item: What it concerns.
+        items: What it concerns.
         events: The event.
         using: The database whose commit counts.
-        own: The open pass of the same item that the event comes from.
+
+    Returns:
+        The outcome of the item that needs most attention.
 
     Raises:
         TransactionManagementError: Autocommit is off: nothing tells when the change commits.
     """
-    ready, connection = Ready(receiver, item, events), connections[using]
+    connection = connections[using]
+    found = [(Ready(receiver, item, events), own_pass(item)) for item in items]
     if connection.in_atomic_block:
-        entry = Entry(connection, ready, own)
-        _waiting.setdefault(connection, weakref.WeakValueDictionary())[entry.number] = entry
         robust = not conf.get("RAISE_EXCEPTIONS") and receiver.options.on_redis_error != "raise"
-        # A bound method: Django names a robust callback that raised by its __qualname__.
-        transaction.on_commit(entry.__call__, using=using, robust=robust)
+        for ready, own in found:
+            entry = Entry(connection, ready, own)
+            _waiting.setdefault(connection, weakref.WeakValueDictionary())[entry.number] = entry
+            # A bound method: Django names a robust callback that raised by its __qualname__.
+            transaction.on_commit(entry.__call__, using=using, robust=robust)
         return Outcome.AFTER_COMMIT
     if connection.connection is not None and not connection.autocommit:
         raise transaction.TransactionManagementError(
             f"{receiver.name} can't follow changes of {using!r}: autocommit is switched off by "
             "hand, so nobody tells when they are committed. Use transaction.atomic()."
         )
-    if _kept(own, ready):
-        return Outcome.COALESCED
-    return dispatch.deliver([ready])[0]
+    others = [ready for ready, own in found if not _kept(own, ready)]
+    outcomes = dispatch.deliver(others)
+    return most_urgent(outcomes if len(others) == len(found) else [*outcomes, Outcome.COALESCED])

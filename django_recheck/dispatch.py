@@ -44,7 +44,7 @@ def deliver(batch: Sequence[Ready]) -> list[Outcome]:
         if older := merged.get(ready.item):
             ready = Ready(ready.receiver, ready.item, ready.events.after(older.events))
         merged[ready.item] = ready
-    found = _deliver(list(merged.values()))
+    found = _deliver(list(merged.values())) if merged else {}
     _repay()
     _raise_first(ended.error for ended in found.values())
     return [found[ready.item].outcome for ready in batch]
@@ -68,6 +68,27 @@ def _deliver(batch: list[Ready]) -> dict[Item, Ended]:
     }
     free = [ready for ready in inline if found[ready.item].outcome is Outcome.PENDING]
     return found | _start(free)
+
+
+def record(batch: Sequence[Ready]) -> None:
+    """Record committed events without running any.
+
+    Raises:
+        RedisError: Redis didn't take them, and ``on_redis_error`` is ``"raise"``.
+    """
+    words = _record(batch)
+    if not isinstance(words, Exception):
+        return
+    policy = batch[0].receiver.options.on_redis_error
+    if policy == "raise":
+        raise words
+    if policy == "run":  # when Redis is back: nobody asked to run them here
+        for ready in batch:
+            outage.owe(ready)
+    name = batch[0].receiver.name
+    text = "%s: Redis didn't take %d items, %s: %s"
+    then = "they stay owed" if policy == "run" else "they are skipped"
+    logger.error(text, name, len(batch), then, words, extra={"receiver": name})
 
 
 def _repay() -> None:
@@ -165,6 +186,11 @@ def _run_recorded(batch: Sequence[Ready]) -> dict[Item, Ended]:
         if clock() - started >= options.inline_budget:
             continue  # stays pending
         claimed = outage.guarded(partial(store.current().claim, ready.item, options))
+        if isinstance(claimed, Exception):  # it stands recorded: a drain will run it
+            names = _names(ready)
+            logger.warning("%s %s: stays pending: %s", *names.values(), claimed, extra=names)
+            found[ready.item] = Ended(Outcome.PENDING)
+            continue
         found[ready.item] = _ended(ready, claimed, started + options.inline_budget)
     return found
 
@@ -182,24 +208,21 @@ def _ended(ready: Ready, granted: Grant | str | Exception, until: float) -> Ende
         return Hold(ready.receiver, granted, until).run()
     if isinstance(granted, Exception):
         return _away(ready, granted)
-    logger.debug(
-        "%s %s: %s",
-        *(ready.receiver.name, ready.item.text, granted),
-        extra={"receiver": ready.receiver.name, "key": ready.item.text},
-    )
+    names = _names(ready)
+    logger.debug("%s %s: %s", *names.values(), granted, extra=names)
     return Ended(OUTCOMES[granted])
 
 
 def _away(ready: Ready, error: Exception) -> Ended:
     """Do with an event that Redis doesn't take what ``ON_REDIS_ERROR`` says."""
     policy = ready.receiver.options.on_redis_error
-    names = (ready.receiver.name, ready.item.text)
+    names = _names(ready)
     if policy == "raise":
         return Ended(Outcome.PENDING, error=_Refused(error))
     if policy == "skip":
-        logger.error("%s %s: Redis didn't take the event, it is skipped: %s", *names, error)
+        logger.error("%s %s: skipped without Redis: %s", *names.values(), error, extra=names)
         return Ended(Outcome.IGNORED)
-    logger.error("%s %s: Redis didn't take the event, running unlocked: %s", *names, error)
+    logger.error("%s %s: run unlocked without Redis: %s", *names.values(), error, extra=names)
     if _elsewhere([ready]):
         outage.owe(ready)
         return Ended(Outcome.PENDING)
@@ -211,11 +234,16 @@ def _away(ready: Ready, error: Exception) -> Ended:
             finally:
                 prepared.run.end()
     except Exception as failure:
-        logger.warning("%s %s: the receiver failed", *names, exc_info=failure)
+        text = "%s %s: the receiver failed"
+        logger.warning(text, *names.values(), exc_info=failure, extra=names)
         return Ended(Outcome.FAILED, error=failure)
     finally:
         outage.owe(ready)  # not before: the pass under the lock must begin after this one's end
     return Ended(Outcome.UNLOCKED)
+
+
+def _names(ready: Ready) -> dict[str, str]:
+    return {"receiver": ready.receiver.name, "key": ready.item.text}
 
 
 class _Refused(Exception):

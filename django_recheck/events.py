@@ -16,7 +16,7 @@ from django.db.models import Model
 from django.dispatch import Signal
 
 from . import travel
-from .exceptions import RecordError
+from .exceptions import EventError, RecordError
 from .keys import dumps, typed, untyped
 from .records import pack, unpack
 
@@ -121,10 +121,17 @@ def from_signal(
     sender = travel.sender_name(named.get("sender"))
     plain, rows = travel.arguments_out(kind, rest)
     known = signal is not None or instance is not None
-    data = receiver.data(**named) if receiver.data and known else None
+    data = _json(receiver.name, receiver.data(**named)) if receiver.data and known else None
     name = dumps([kind, str(rest.get("action", "")), sender])
     body = dumps([label, values, plain, rows, data])
     return Events(1, (Group(name, created, raw, varying, body),))
+
+
+def _json(name: str, data: Any) -> Any:
+    try:
+        return json.loads(json.dumps(data))
+    except (TypeError, ValueError) as error:
+        raise EventError(f"What data= of {name} returned is no JSON: {error}") from error
 
 
 @dataclass(slots=True)

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.db.models import Model, signals
 from django.dispatch import Signal
 
-from . import commit, conf, connected, context, store, travel
+from . import commit, conf, connected, context, dispatch, store, travel
 from .events import Events, from_signal
 from .exceptions import EventError
 from .keys import Concern, follow, item_text, primary_key
-from .outcome import Outcome, most_urgent
-from .passes import immediately, own_pass, prepare
+from .outage import Ready
+from .outcome import Outcome
+from .passes import immediately, prepare
 from .records import Item
 
 P = ParamSpec("P")
@@ -173,9 +173,7 @@ class Receiver(Generic[P, R]):
             for item in items:
                 immediately(self, item, events, named)
             return Outcome.RAN
-        return most_urgent(
-            commit.deliver(self, item, events, using, own_pass(item)) for item in items
-        )
+        return commit.deliver(self, items, events, using)
 
     def recheck(
         self,
@@ -196,19 +194,14 @@ class Receiver(Generic[P, R]):
         """
         if (instance is None) == (key is None):
             raise TypeError("recheck() takes either an instance or key=.")
-        named: dict[str, Any] = {
-            "signal": None,
-            "sender": type(instance),
-            "instance": instance,
-            "using": using or (instance._state.db if instance is not None else None),
-        }
         if instance is not None:
-            return self._receive(None, named)
+            named = self._by_hand(type(instance), instance, using or instance._state.db)
+            return self._receive(named["signal"], named)
         text = item_text(self._known(key), using or DEFAULT_DB_ALIAS, context.capture())
         item, events = Item(self.name, text), self.event_of(Concern.parse(text))
         if self.options.dispatch == "immediate":
             return self._at_once(item, events)
-        return commit.deliver(self, item, events, using or DEFAULT_DB_ALIAS, own_pass(item))
+        return commit.deliver(self, [item], events, using or DEFAULT_DB_ALIAS)
 
     def _at_once(self, item: Item, events: Events) -> Outcome:
         """Do here and now what was asked for without a signal, as "immediate" says."""
@@ -228,37 +221,39 @@ class Receiver(Generic[P, R]):
         Returns:
             The number of items.
         """
-        batches: dict[str, dict[Item, store.Entry]] = {}
+        batches: dict[str, dict[Item, Ready]] = {}
         total = 0
         for target in targets:
             alias = using or (target._state.db if isinstance(target, Model) else None)
             batch = batches.setdefault(alias or DEFAULT_DB_ALIAS, {})
             for item, events in self._wanted(target, alias or DEFAULT_DB_ALIAS):
-                batch[item] = store.Entry(item, 1, events.packed(), self.options)
+                batch[item] = Ready(self, item, events)
             if len(batch) >= 10 * store.CHUNK:
                 total += self._record(alias or DEFAULT_DB_ALIAS, batch)
         return total + sum(self._record(*left) for left in batches.items())
 
-    def _record(self, using: str, batch: dict[Item, store.Entry]) -> int:
+    def _record(self, using: str, batch: dict[Item, Ready]) -> int:
         """Record a batch once its transaction has committed, and empty it."""
-        entries = list(batch.values())
+        found = list(batch.values())
         batch.clear()
+
+        def record() -> None:
+            dispatch.record(found)
+
         if self.options.dispatch == "immediate":
-            for entry in entries:
-                self._at_once(entry.item, Events.parse(entry.count, entry.events))
-        elif entries:
-            transaction.on_commit(partial(store.current().enqueue, entries), using=using)
-        return len(entries)
+            for ready in found:
+                self._at_once(ready.item, ready.events)
+        elif found and connections[using].in_atomic_block:
+            robust = self.options.on_redis_error != "raise"
+            transaction.on_commit(record, using=using, robust=robust)
+        elif found:
+            record()
+        return len(found)
 
     def _wanted(self, target: Any, using: str) -> list[tuple[Item, Events]]:
         if isinstance(target, Model):
-            named = {
-                "signal": None,
-                "sender": type(target),
-                "instance": target,
-                "using": using,
-            }
-            events = from_signal(self, None, named)
+            named = self._by_hand(type(target), target, using)
+            events = from_signal(self, named["signal"], named)
             return [(item, events) for item in self.items(named, using)]
         text = item_text(self._known(target), using, context.capture())
         return [(Item(self.name, text), self.event_of(Concern.parse(text)))]
@@ -272,7 +267,14 @@ class Receiver(Generic[P, R]):
     def _known(self, key: Any) -> Any:
         """Return a key given by hand as the signal would give it: a default key is the row's."""
         models = self._models()
-        if self.has_default_key and not isinstance(key, Model) and len(models) == 1:
+        if not self.has_default_key or isinstance(key, Model):
+            return key
+        if len(models) > 1:
+            labels = ", ".join(model._meta.label for model in models)
+            raise TypeError(
+                f"{self.name} follows {labels}: pass the instance instead of key={key!r}."
+            )
+        if models:
             return travel.restored(models[0], DEFAULT_DB_ALIAS, {models[0]._meta.pk.attname: key})
         return key
 
@@ -284,13 +286,16 @@ class Receiver(Generic[P, R]):
             instance = travel.restored(
                 sender, concern.using, {primary_key(sender).attname: concern.key}
             )
-        named = {
-            "signal": None,
-            "sender": sender,
-            "instance": instance,
-            "using": concern.using,
-        }
-        return from_signal(self, None, named)
+        named = self._by_hand(sender, instance, concern.using)
+        return from_signal(self, named["signal"], named)
+
+    def _by_hand(self, sender: Any, instance: Model | None, using: str | None) -> dict[str, Any]:
+        """Return what the receiver gets without a signal: as a save, where it follows saves."""
+        named = {"signal": None, "sender": sender, "instance": instance, "using": using}
+        if self.receives("post_save", sender):
+            save = {"signal": signals.post_save, "created": False, "raw": False}
+            named |= {**save, "update_fields": None}
+        return named
 
 
 def named(name: str) -> Receiver[..., Any] | None:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from django.db import connections
+from django.db.transaction import TransactionManagementError
 
-from . import receivers, store, views
+from . import dispatch, receivers, store, views
 from .exceptions import RecordError
 from .outcome import Outcome
 from .records import Grant, Item
@@ -64,7 +65,13 @@ def drain(
 
     Raises:
         RedisError: Redis doesn't answer.
+        TransactionManagementError: This thread is in a transaction.
     """
+    if (connection := dispatch.open_connection()) is not None:
+        raise TransactionManagementError(
+            f"A drain can't run inside a transaction of {connection.alias!r}: its passes would "
+            "read what isn't committed. Call it after the transaction."
+        )
     tally, current = Tally(), store.current()
     wanted = known_names(names)
     found = True

@@ -210,3 +210,20 @@ def test_c60_immediate_also_by_hand(settings: Any) -> None:
     assert note.recheck(key=0) is Outcome.GONE
     assert note.recheck_many([first, second.pk]) == 2
     assert calls == [first.pk, second.pk] * 2
+
+
+def test_all_items_of_one_event_are_recorded_before_one_raises(settings: Any) -> None:
+    settings.RECHECK = {**settings.RECHECK, "RAISE_EXCEPTIONS": True}
+    probe, calls = Signal(), []
+
+    @receiver(probe)
+    @recheck(keys=lambda **_: [1, 2], name="several-keys")
+    def note(sender: Any, recheck_pass: Any, **kwargs: Any) -> None:
+        counts = views.counts(store.current(), ["several-keys"])["several-keys"]
+        calls.append((recheck_pass.key, counts.due + counts.running))
+        raise LookupError(recheck_pass.key)
+
+    with pytest.raises(LookupError, match="1"):
+        probe.send(sender=None)
+    assert [key for key, _ in calls] == [1, 2]
+    assert calls[0][1] == 2, "both stood recorded"

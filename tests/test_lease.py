@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.dispatch import Signal, receiver
 from redis.exceptions import RedisError
 
@@ -47,6 +48,11 @@ def until(condition: Callable[[], Any]) -> None:
 def holder() -> str | None:
     """Return the token in the lock."""
     return look().holder
+
+
+def lease_left() -> float:
+    """Return for how many seconds the lock still lasts."""
+    return look().lease_left or 0.0
 
 
 # Renewed
@@ -126,9 +132,7 @@ def test_c17_renewal_compares_first(subject: Subject) -> None:
         grants.append(taken_over())
         until(lambda: recheck_pass.lost)
 
-        left = look().lease_left
-        assert left is not None
-        assert left > 20, "the other's lease, not cut down to ours"
+        assert lease_left() > 20, "the other's lease, not cut down to ours"
 
     grants: list[Grant] = []
     subject.does(overtaken, ttl=1)
@@ -169,9 +173,7 @@ def test_ensure_held_extends_on_the_server_or_says_that_it_is_lost(subject: Subj
         current = store.current()
         current.client.pexpire(current.lane_of(KEY).lock(KEY), 5000)
         recheck_pass.ensure_held()
-        left = look().lease_left
-        assert left is not None
-        assert left > 20
+        assert lease_left() > 20
         end_lease()
         recheck_pass.ensure_held()
         assert holder() is not None, "nobody had taken it over: it is ours again"
@@ -187,51 +189,10 @@ def test_ensure_held_extends_on_the_server_or_says_that_it_is_lost(subject: Subj
 
 # Not inherited
 
-FORKING = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
-
-def in_a_child(work: Callable[[], bool]) -> bool:
-    """Fork, and return what comes of the work in the child."""
-    if (child := os.fork()) == 0:
-        answer = False
-        try:
-            answer = work()
-        finally:
-            os._exit(0 if answer else 1)
-    return os.waitpid(child, 0)[1] == 0
-
-
-@FORKING
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_c20_a_forked_child_owns_nothing(subject: Subject, renewer: lease.Renewer) -> None:
-    """Nor does it finish the hold where it goes on after the receiver, as its parent does."""
-    parent, child = os.getpid(), 0
-
-    def fork(recheck_pass: Any) -> None:
-        nonlocal child
-        token = holder()
-        if child := os.fork():
-            assert os.waitpid(child, 0)[1] == 0
-            assert holder() == token is not None
-            return
-        with pytest.raises(LockLost):
-            recheck_pass.ensure_held()
-        assert lease.renewer is not renewer
-        assert lease.renewer._thread is None
-        asked.append(recheck_pass)
-
-    asked: list[Any] = []
-    subject.does(fork)
-    outcome = subject.send()
-    if os.getpid() != parent:
-        os._exit(0 if asked and outcome is Outcome.LEASE_LOST else 1)
-    assert outcome is Outcome.RAN
-
-
-@FORKING
-def test_c20_a_fork_while_the_locks_are_taken_hangs_nobody(
-    subject: Subject, renewer: lease.Renewer
-) -> None:
-    """The thread that took them isn't there in the child."""
+    """Nor does it finish the hold, nor hang: who had taken the locks isn't there in the child."""
     parent, taken, forked = os.getpid(), threading.Event(), threading.Event()
 
     def take() -> None:
@@ -240,35 +201,34 @@ def test_c20_a_fork_while_the_locks_are_taken_hangs_nobody(
             assert forked.wait(20)
 
     def fork(recheck_pass: Any) -> None:
-        thread = threading.Thread(target=take)
+        if recheck_pass.number > 1:
+            return
+        thread, token = threading.Thread(target=take), holder()
         thread.start()
         assert taken.wait(20)
-        child = os.fork()
-        if child == 0:
-            signal.alarm(20)  # rather than for ever
+        if child := os.fork():
+            forked.set()
+            thread.join()
+            assert os.waitpid(child, 0)[1] == 0
+            assert holder() == token is not None
             return
-        forked.set()
-        thread.join()
-        assert os.waitpid(child, 0)[1] == 0
+        signal.alarm(20)  # rather than for ever
+        with pytest.raises(LockLost):
+            recheck_pass.ensure_held()
+        assert lease.renewer is not renewer
+        assert lease.renewer._thread is None
+        assert subject.send() is Outcome.COALESCED
+        asked.append(recheck_pass)
 
+    asked: list[Any] = []
     held, outcome = subject.does(fork), None
     try:
         outcome = subject.send()
     finally:
         if os.getpid() != parent:
             outage.owe(outage.Ready(held, KEY, Events(0, ())))
-            os._exit(0 if outcome is Outcome.LEASE_LOST else 1)
+            os._exit(0 if asked and outcome is Outcome.LEASE_LOST else 1)
     assert outcome is Outcome.RAN
-
-
-@FORKING
-def test_what_a_forked_child_causes_is_no_event_of_the_pass_itself(subject: Subject) -> None:
-    def fork(recheck_pass: Any) -> None:
-        if recheck_pass.number == 1:
-            assert in_a_child(lambda: subject.send() is Outcome.COALESCED)
-
-    subject.does(fork)
-    assert subject.send() is Outcome.RAN
     assert subject.seen == [(1, 1, 1), (2, 1, 1)], "the child's event wasn't lost with it"
 
 
@@ -374,3 +334,34 @@ def test_what_outlives_an_unlocked_pass_is_no_event_of_its_own(
     assert subject.send() is Outcome.UNLOCKED
     assert sending[0].run(subject.send) is Outcome.UNLOCKED
     assert len(subject.seen) == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_c30_many_by_hand_stay_owed_and_stop_nobody(server: Server) -> None:
+    later: list[int] = []
+
+    @receiver(Signal())
+    @recheck(name=KEY.receiver, key="value", dispatch="worker")
+    def held(sender: Any, **kwargs: Any) -> None: ...
+
+    assert held.recheck_many([1]) == 1
+    server.end()
+    outage.breaker.close()
+    with transaction.atomic():
+        assert held.recheck_many([2, 3]) == 2
+        transaction.on_commit(lambda: later.append(1))
+    assert {ready.item.text for ready in outage._owed.values()} == {"2", "3"}
+    assert later == [1]
+
+
+def test_c30_what_stands_recorded_isnt_run_unlocked(server: Server) -> None:
+    probe, seen = Signal(), []
+
+    @receiver(probe)
+    @recheck(name=KEY.receiver, keys=lambda **_: [1, 2])
+    def held(sender: Any, recheck_pass: Any, **kwargs: Any) -> None:
+        seen.append(recheck_pass.key)
+        server.end()
+
+    probe.send(sender=None)
+    assert seen == [1], "the other one waits in Redis"

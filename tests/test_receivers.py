@@ -268,7 +268,7 @@ def test_recheck_by_hand_and_by_key() -> None:
     assert note.recheck(first) is Outcome.RAN
     assert note.recheck(key=second.pk) is Outcome.RAN
     assert note.recheck(key=0) is Outcome.GONE
-    assert calls == [(Item, first.pk, None), (Item, second.pk, None)]
+    assert calls == [(Item, first.pk, post_save), (Item, second.pk, post_save)]
     with pytest.raises(TypeError, match="either an instance or key="):
         note.recheck()
 
@@ -290,3 +290,39 @@ def test_recheck_many_records_and_never_runs() -> None:
     assert calls == []
     assert worker.drain().items == 5
     assert sorted(calls) == sorted(row.pk for row in rows)
+
+
+def test_by_hand_a_receiver_of_saves_gets_what_saves_have() -> None:
+    calls = []
+
+    @receiver(post_save, sender=Item)
+    @recheck(name="needs-created", key="group")
+    def note(sender: Any, instance: Item | None, created: bool, **kwargs: Any) -> None:
+        calls.append((sender, instance, created, kwargs["update_fields"]))
+
+    Item.objects.bulk_create([Item(name="a", group=Group.objects.create(name="g"))])
+    item = Item.objects.get()
+    assert note.recheck(item) is Outcome.RAN
+    assert note.recheck(key=item.group_id) is Outcome.RAN
+    assert calls == [(Item, item, False, None), (Item, None, False, None)]
+
+
+def test_by_hand_a_bare_key_of_several_models_is_refused() -> None:
+    @receiver(post_save, sender=Item)
+    @receiver(post_save, sender=Group)
+    @recheck(name="several")
+    def note(sender: Any, **kwargs: Any) -> None: ...
+
+    with pytest.raises(TypeError, match=r"tests_app\.Group.*pass the instance"):
+        note.recheck(key=1)
+
+
+def test_data_that_is_no_json_is_named() -> None:
+    probe = Signal()
+
+    @receiver(probe)
+    @recheck(name="data", key=lambda **_: 1, data=lambda **_: {1, 2})
+    def note(sender: Any, **kwargs: Any) -> None: ...
+
+    with pytest.raises(EventError, match="data= of data returned is no JSON"):
+        probe.send(sender=None)

@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import transaction
 from django.db.models.signals import post_save
+from django.db.transaction import TransactionManagementError
 from django.dispatch import receiver
 
 from django_recheck import Receiver, recheck, store, views, worker
@@ -288,3 +290,13 @@ def test_models_of_the_app_are_there() -> None:
     worker.drain()
     group.refresh_from_db()
     assert group.name == "rebuilt"
+
+
+def test_a_drain_inside_a_transaction_is_refused(
+    rebuild: Receiver[..., Any], calls: list[Any]
+) -> None:
+    rebuild.recheck_many([1])
+    with transaction.atomic(), pytest.raises(TransactionManagementError, match="after the trans"):
+        worker.drain()
+    assert calls == []
+    assert worker.drain().items == 1
