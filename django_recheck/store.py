@@ -72,8 +72,6 @@ class Store(Connection, Namespace):
         )
         self._known = False
 
-    # First use
-
     def call(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> tuple[Any, bool]:
         self.check_format()
         return super().call(name, keys, args)
@@ -124,8 +122,6 @@ class Store(Connection, Namespace):
                 f"set it back to {stored}, and change it when nothing is running or pending."
             )
         self.send(lambda client: client.hset(self.meta, "shards", self.shards))
-
-    # The protocol
 
     def _one(self, name: str, item: Item, args: Sequence[Any]) -> tuple[Any, bool]:
         lane = self.lane_of(item)
@@ -299,6 +295,11 @@ class Store(Connection, Namespace):
             for lane, names in zip(lanes, replies, strict=True)
             for name in names
         ]
+
+    def first_in_an_hour(self, what: str) -> bool:
+        """Say whether nobody has reported something for an hour; whoever asks reports it now."""
+        key = f"{self.meta}:{what}"
+        return bool(self.send(lambda client: client.set(key, 1, nx=True, ex=3600))[0])
 
     def drained(self) -> None:
         """Write down, by the server's clock, that a drain has come to its end."""

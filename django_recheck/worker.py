@@ -133,10 +133,11 @@ def _interleaved(items: Iterable[Item]) -> list[Item]:
 
 
 def _unknown(current: store.Store) -> dict[str, int]:
-    """Count what waits for receivers that this process doesn't have, and report it."""
+    """Count what waits for receivers that this process doesn't have; report it once an hour."""
     mine = set(known_names())
     waiting = {n: c.due + c.running for n, c in views.counts(current).items() if n not in mine}
-    for name, number in waiting.items():
+    told = waiting and current.first_in_an_hour("unknown")
+    for name, number in waiting.items() if told else ():
         logger.warning(
             "%s: %d items wait for this receiver, which isn't in this process",
             name,

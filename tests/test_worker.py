@@ -149,6 +149,9 @@ def test_items_of_unknown_receivers_wait_and_are_reported(
     tally = worker.drain()
     assert tally.unknown == {"elsewhere": 1}
     assert "elsewhere" in caplog.text
+    caplog.clear()
+    assert worker.drain().unknown == {"elsewhere": 1}
+    assert caplog.text == "", "reported once an hour"
     assert views.counts(store.current())["elsewhere"].due == 1
 
 
