@@ -1,7 +1,7 @@
 """Renews every lease of the process: one thread, batched, there only while something is held.
 
-A short hold costs it one entry in a dict: the thread looks every third of the shortest TTL,
-and ends itself once nothing was held since it last looked.
+A lease is renewed when a third of its TTL is over, so a short hold costs one entry in a set and no
+round trip. The thread ends itself once nothing was held since it last looked.
 """
 
 from __future__ import annotations
@@ -36,6 +36,11 @@ class Lease:
         """Note that a pass begins, its lease fresh from the server."""
         self.grant = grant
         self.began = clock()
+        self.rest(self.ttl / 3)
+
+    def rest(self, seconds: float) -> None:
+        """Leave it alone for so long."""
+        self.due = clock() + seconds
 
     @property
     def renewable(self) -> bool:
@@ -62,19 +67,18 @@ class Renewer:
         if lease.max_hold <= lease.ttl:
             yield
             return
-        until = clock() + lease.ttl / 3
         with self._changed:
             self._busy = True
             self._pause = lease.ttl / 3
             self._leases.add(lease)
             if self._thread is None:
-                self._until = until
+                self._until = lease.due
                 self._thread = threading.Thread(
                     target=self._run, name="django-recheck-leases", daemon=True
                 )
                 self._thread.start()
-            elif until < self._until:  # else it looks early enough, and isn't woken
-                self._until = until
+            elif lease.due < self._until:  # else it looks early enough, and isn't woken
+                self._until = lease.due
                 self._changed.notify()
         try:
             yield
@@ -92,10 +96,12 @@ class Renewer:
                     self._thread = None
                     return
                 self._busy = False
-                leases = list(self._leases)
-                pauses = [lease.ttl / 3 for lease in leases]
-                self._until = clock() + min(pauses, default=self._pause)
-            self.renew(leases)
+                now = clock()
+                due = [lease for lease in self._leases if lease.due <= now]
+                for lease in due:
+                    lease.rest(lease.ttl / 10)  # until the next try, should this one fail
+                self._until = min((lease.due for lease in self._leases), default=now + self._pause)
+            self.renew(due)
 
     def renew(self, leases: list[Lease]) -> None:
         """Renew what may be renewed, in one round trip; a lease that is lost says so."""
@@ -108,7 +114,9 @@ class Renewer:
             logger.warning("Leases couldn't be renewed, trying on until they end: %s", error)
             return
         for (lease, grant), mine in zip(due, held, strict=True):
-            if not mine and lease in self._leases:  # else it ended while we asked
+            if mine:
+                lease.rest(lease.ttl / 3)
+            elif lease in self._leases:  # else it ended while we asked
                 grant.deadline = 0.0
 
 

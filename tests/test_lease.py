@@ -1,26 +1,22 @@
-"""The lease of a hold: renewed while it works, lost, not inherited; and passes without one."""
+"""The lease of a hold: renewed while it works, lost, not inherited."""
 
 from __future__ import annotations
 
-import contextvars
 import logging
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import transaction
 from django.dispatch import Signal, receiver
-from redis.exceptions import RedisError
 
 from django_recheck import LockLost, Outcome, lease, outage, recheck, store
 from django_recheck.events import Events
 from django_recheck.records import Grant
-from tests.servers import Server, of_the_run, running
+from tests.servers import of_the_run, running
 from tests.test_runner import KEY, Subject, elsewhere, end_lease, levels, look, taken_over
 
 
@@ -87,6 +83,28 @@ def test_a_shorter_lease_is_renewed_in_its_own_time(subject: Subject) -> None:
 
     subject.does(lambda p: shorter.send(sender=None), ttl=30)
     assert subject.send() is Outcome.RAN
+
+
+def test_a_young_lease_is_left_alone_when_the_thread_looks_for_another(subject: Subject) -> None:
+    younger = Signal()
+
+    outer: list[Any] = []
+
+    @receiver(younger)
+    @recheck(name="younger", key=lambda **_: 1, ttl=30)
+    def stay(sender: Any, recheck_pass: Any, **kwargs: Any) -> None:
+        granted, first = recheck_pass.grant.deadline, outer[0].deadline
+        until(lambda: outer[0].deadline > first + 0.5)
+        assert recheck_pass.grant.deadline == granted
+        outer.append(recheck_pass)
+
+    def within(recheck_pass: Any) -> None:
+        outer.append(recheck_pass)
+        younger.send(sender=None)
+
+    subject.does(within, ttl=1)
+    assert subject.send() is Outcome.RAN
+    assert len(outer) == 2, "it saw the other renewed"
 
 
 def test_beyond_max_hold_a_pass_isnt_renewed_and_its_hold_ends(subject: Subject) -> None:
@@ -267,101 +285,3 @@ def test_a_lease_that_nobody_took_over_is_still_ours(
     assert subject.send() is Outcome.RAN
     assert levels(caplog) == []
     assert look().state == "idle"
-
-
-# Without Redis
-
-
-@pytest.fixture(params=[False, True], ids=["", "ignoring-exceptions"])
-def server(request: pytest.FixtureRequest, settings: Any) -> Iterator[Server]:
-    """A server that may be stopped, under a client that does or doesn't ignore exceptions."""
-    with running() as server:
-        cache = {**settings.CACHES["recheck"], "LOCATION": server.url}
-        cache["OPTIONS"] = {**cache["OPTIONS"], "IGNORE_EXCEPTIONS": request.param}
-        settings.CACHES = {**settings.CACHES, "stopped": cache}
-        settings.RECHECK = {**settings.RECHECK, "CACHE": "stopped", "BREAKER": 600}
-        yield server
-
-
-def test_c30_run_goes_on_unlocked_and_owes_one_more_pass(subject: Subject, server: Server) -> None:
-    subject.does(lambda p: None)
-    assert subject.send() is Outcome.RAN
-    server.end()
-    assert subject.send() is Outcome.UNLOCKED
-    server.start()
-    assert subject.send() is Outcome.UNLOCKED, "Redis is left alone for a while"
-    assert len(subject.seen) == 3
-    outage.breaker.close()
-    other = Subject()
-    other.does(lambda p: None, name="other")
-    assert other.send() is Outcome.RAN
-    assert subject.seen[3:] == [(1, 2, 1)], "any item's next event brings the owed pass along"
-    assert look().state == "idle"
-
-
-@pytest.mark.parametrize("policy", ["skip", "raise"])
-def test_c30_skip_and_raise_run_nothing(subject: Subject, server: Server, policy: str) -> None:
-    subject.does(lambda p: None, on_redis_error=policy)
-    server.end()
-    for _ in range(2):
-        with pytest.raises(RedisError) if policy == "raise" else nullcontext():
-            assert subject.send() is Outcome.IGNORED
-    assert subject.seen == []
-
-
-def test_a_pass_that_cant_be_closed_is_owed(subject: Subject, server: Server) -> None:
-    subject.does(lambda p: server.end() if len(subject.seen) == 1 else None)
-    assert subject.send() is Outcome.PENDING
-    server.start()
-    outage.breaker.close()
-    other = Subject()
-    other.does(lambda p: None, name="other")
-    assert other.send() is Outcome.RAN
-    assert subject.seen == [(1, 1, 1)] * 2
-    assert look().state == "idle"
-
-
-def test_what_outlives_an_unlocked_pass_is_no_event_of_its_own(
-    subject: Subject, server: Server
-) -> None:
-    sending = []
-
-    def leave_a_copy_behind(recheck_pass: Any) -> None:
-        sending.append(contextvars.copy_context())
-
-    subject.does(leave_a_copy_behind)
-    server.end()
-    assert subject.send() is Outcome.UNLOCKED
-    assert sending[0].run(subject.send) is Outcome.UNLOCKED
-    assert len(subject.seen) == 2
-
-
-@pytest.mark.django_db(transaction=True)
-def test_c30_many_by_hand_stay_owed_and_stop_nobody(server: Server) -> None:
-    later: list[int] = []
-
-    @receiver(Signal())
-    @recheck(name=KEY.receiver, key="value", dispatch="worker")
-    def held(sender: Any, **kwargs: Any) -> None: ...
-
-    assert held.recheck_many([1]) == 1
-    server.end()
-    outage.breaker.close()
-    with transaction.atomic():
-        assert held.recheck_many([2, 3]) == 2
-        transaction.on_commit(lambda: later.append(1))
-    assert {ready.item.text for ready in outage._owed.values()} == {"2", "3"}
-    assert later == [1]
-
-
-def test_c30_what_stands_recorded_isnt_run_unlocked(server: Server) -> None:
-    probe, seen = Signal(), []
-
-    @receiver(probe)
-    @recheck(name=KEY.receiver, keys=lambda **_: [1, 2])
-    def held(sender: Any, recheck_pass: Any, **kwargs: Any) -> None:
-        seen.append(recheck_pass.key)
-        server.end()
-
-    probe.send(sender=None)
-    assert seen == [1], "the other one waits in Redis"

@@ -1,67 +1,23 @@
 """Each rule of the protocol, how it is switched off, and what comes of that.
 
-First the seven rules, then those of the rules for scripts and clients. A rule is switched off by a
-patch of a script's text, which must apply, or in the clients' model. ``masked`` names the rule
+First the seven rules, then those of the rules for scripts and clients. ``masked`` names the rule
 that stands in where no schedule shows the difference; UNSEEN names what is about something else
 than the order of steps, and the test that sees to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-
-from django_recheck import connection
-
-from .machine import WAIT, Machine
+from .machine import WAIT
+from .mutant import Mutant, replaced
 from .worlds import Budget, Client, Rules
 
-INLINE = (Client("inline", 2), Client("inline", 1))
 TWO = (Client("inline", 1), Client("inline", 1))
 DRAINS = (Client("worker", 1), Client("drain"))
 DELAYED = (Client("delayed", 2),)
-
-
-def replaced(script: str, old: str, new: str) -> Callable[[str, str], str]:
-    """Return a patch of one script, or of all that share a part; it must apply, once."""
-
-    def patch(name: str, text: str) -> str:
-        if script not in (name, "*"):
-            return text
-        assert text.count(old) == 1 or script == "*", f"{old!r} isn't in {name} once"
-        return text.replace(old, new)
-
-    return patch
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """A rule, switched off, and how much interference it takes to see that."""
-
-    rule: str
-    budget: Budget = field(default_factory=Budget)
-    clients: tuple[Client, ...] = INLINE
-    patch: Callable[[str, str], str] = lambda name, text: text
-    rules: Rules = field(default_factory=Rules)
-    breaks: str = ""
-    """The promise that the search finds broken."""
-    masked: str = ""
-    """What stands in for the rule, where nothing is found."""
-
-
 STALE, OVERLAP, LEFT = "stale at rest", "two passes overlap", "something is left when all is done"
 MISSED = "an event that no pass has got"
 ROUND, NO_EVENT = "it goes round for ever", "a pass is granted without its event"
 ENDLESS, RIPE = "a lock without an end", "a pass is granted before it is ripe"
-FLAG = """
-local r, at = load(ITEM)
-if r and r.token ~= '-' then
-  add(r, ARGV[3], 1, 0, 0)
-  save(ITEM, at, r)
-end
-return {'COALESCED'}
-"""
-RELEASE_ANYWAY = ("local due = due_at(r)\nif not due then", "local due = due_at(r)\nif true then")
 PASS_AGAIN = "if r.passes == PASS + 1 then return begun('AGAIN', r) end\n"
 PASS_LOST = "if r.passes ~= PASS then return {'LOST'} end"
 RESENT = "if r and held == TOKEN and r.token == TOKEN then return begun('GRANTED', r) end\n"
@@ -340,16 +296,3 @@ UNSEEN = {
     "9: nothing waits long with a lease": "is about time, not about order: test_dispatch",
     "10: one bounded resend": "the search resends, or doesn't, as a reply or an answer is lost",
 }
-
-
-def mutated(client: object, mutant: Mutant) -> Machine:
-    """Return the machine of a mutant, with what the divided steps need."""
-    machine = Machine(client, mutant.patch)  # type: ignore[arg-type]
-    text = connection.script("enqueue").text
-    machine.learn(
-        "flag", text[: text.index("-- Events of one lane, recorded without a lock")] + FLAG
-    )
-    finish = connection.script("finish").text
-    assert finish.count(RELEASE_ANYWAY[0]) == 1
-    machine.learn("release", finish.replace(*RELEASE_ANYWAY))
-    return machine

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import redis
 
-from .mutants import SEVEN, TEN, UNSEEN, Mutant, mutated
+from .mutant import Mutant, mutated
+from .mutants import SEVEN, TEN, UNSEEN
 from .search import Search
 from .worlds import Violation
 
