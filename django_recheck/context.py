@@ -8,6 +8,8 @@ from typing import Any, Protocol, cast
 from django.utils.module_loading import import_string
 
 from . import conf
+from .exceptions import EventError
+from .keys import as_json
 
 
 class Context(Protocol):
@@ -26,9 +28,20 @@ def _context() -> Context | None:
 
 
 def capture() -> Any:
-    """Return what the configured context captures now, None without one."""
+    """Return what the configured context captures now, None without one.
+
+    Raises:
+        EventError: It is no JSON.
+    """
     context = _context()
-    return None if context is None else context.capture()
+    if context is None:
+        return None
+    try:
+        return as_json(context.capture())
+    except (TypeError, ValueError) as error:
+        raise EventError(
+            f"What capture() of {type(context).__name__} returned is no JSON: {error}"
+        ) from error
 
 
 def restore(value: Any) -> AbstractContextManager[Any]:

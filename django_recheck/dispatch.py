@@ -16,7 +16,7 @@ from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from . import conf, outage, store
-from .exceptions import RecordError
+from .exceptions import NewerRecord
 from .outage import Ready
 from .outcome import Outcome
 from .passes import prepare
@@ -36,7 +36,7 @@ def deliver(batch: Sequence[Ready]) -> list[Outcome]:
         The outcome for each.
 
     Raises:
-        RedisError: Redis didn't take an event of a receiver with ``on_redis_error="raise"``.
+        RedisError, NewerRecord: One wasn't taken, and its receiver has ``on_redis_error="raise"``.
         Exception: What a receiver raised, with ``RAISE_EXCEPTIONS``.
     """
     merged: dict[Item, Ready] = {}
@@ -51,63 +51,79 @@ def deliver(batch: Sequence[Ready]) -> list[Outcome]:
 
 
 def _deliver(batch: list[Ready]) -> dict[Item, Ended]:
-    inline = [ready for ready in batch if _inline(ready)]
-    if len(inline) == len(batch) == 1 and not _elsewhere(inline):
+    if len(batch) == 1 and _inline(batch[0]) and not _elsewhere(batch):
         return {batch[0].item: _at_once(batch[0])}
     words = _record(batch)
-    if isinstance(words, Exception):
-        for ready in batch:  # all of them before the first runs unlocked: that may be interrupted
-            if ready.receiver.options.on_redis_error == "run":
-                outage.owe(ready)
-        return {ready.item: _away(ready, words) for ready in batch}
-    found = {
-        ready.item: Ended(OUTCOMES[word])
-        if word in OUTCOMES
-        else _away(ready, RecordError(store.NEWER))
-        for ready, word in zip(batch, words, strict=True)
-    }
-    free = [ready for ready in inline if found[ready.item].outcome is Outcome.PENDING]
-    return found | _start(free)
+    refused = _untaken(batch, words)
+    for ready, _ in refused:  # all of them before the first runs unlocked: that may be interrupted
+        if ready.receiver.options.on_redis_error == "run":
+            outage.owe(ready)
+    found = {r.item: Ended(OUTCOMES[w]) for r, w in zip(batch, words, strict=True) if w in OUTCOMES}
+    found |= {ready.item: _away(ready, error) for ready, error in refused}
+    return found | _start(_pending(batch, words))
 
 
 def record(batch: Sequence[Ready]) -> None:
     """Record committed events without running any.
 
     Raises:
-        RedisError: Redis didn't take them, and ``on_redis_error`` is ``"raise"``.
+        RedisError, NewerRecord: They weren't taken, and ``on_redis_error`` is ``"raise"``.
     """
-    words = _record(batch)
-    if not isinstance(words, Exception):
+    refused = _untaken(batch, _record(batch))
+    if not refused:
         return
-    policy = batch[0].receiver.options.on_redis_error
+    error, policy = refused[0][1], batch[0].receiver.options.on_redis_error
     if policy == "raise":
-        raise words
+        raise error
     if policy == "run":  # when Redis is back: nobody asked to run them here
-        for ready in batch:
+        for ready, _ in refused:
             outage.owe(ready)
     name = batch[0].receiver.name
-    text = "%s: Redis didn't take %d items, %s: %s"
+    text = "%s: %d items weren't taken, %s: %s"
     then = "they stay owed" if policy == "run" else "they are skipped"
-    logger.error(text, name, len(batch), then, words, extra={"receiver": name})
+    logger.log(level(error), text, name, len(refused), then, error, extra={"receiver": name})
 
 
 def _repay() -> None:
     """Record what is owed since Redis was away; what it doesn't take now either stays owed."""
-    owed = outage.collect()
-    words = _record(owed) if owed else []
-    if isinstance(words, Exception):
-        for ready in owed:
-            outage.owe(ready)
-    else:
-        pending = (ready for ready, word in zip(owed, words, strict=True) if word == "PENDING")
-        _start([ready for ready in pending if _inline(ready)])
+    if not (owed := outage.collect()):
+        return
+    words = _record(owed)
+    for ready, _ in _untaken(owed, words):
+        outage.owe(ready)
+    _start(_pending(owed, words))
 
 
-def _record(batch: Sequence[Ready]) -> list[str] | Exception:
+Word = str | Exception
+"""What became of a recorded event, or why it wasn't taken."""
+
+
+def _record(batch: Sequence[Ready]) -> list[Word]:
     entries = [
         store.Entry(r.item, r.events.count, r.events.packed(), r.receiver.options) for r in batch
     ]
-    return outage.guarded(partial(store.current().enqueue, entries))
+    words = outage.guarded(partial(store.current().enqueue, entries))
+    if isinstance(words, Exception):
+        return [words] * len(batch)
+    return [NewerRecord() if word == "NEWER" else word for word in words]
+
+
+def _untaken(batch: Sequence[Ready], words: Sequence[Word]) -> list[tuple[Ready, Exception]]:
+    pairs = zip(batch, words, strict=True)
+    return [(ready, word) for ready, word in pairs if isinstance(word, Exception)]
+
+
+def _pending(batch: Sequence[Ready], words: Sequence[Word]) -> list[Ready]:
+    """Return what stands recorded and may run here."""
+    return [r for r, word in zip(batch, words, strict=True) if word == "PENDING" and _inline(r)]
+
+
+def level(error: Exception) -> int:
+    """Return how loudly to log what Redis didn't take; a newer version's record once an hour."""
+    if not isinstance(error, NewerRecord):
+        return logging.ERROR
+    told = outage.guarded(partial(store.current().first_in_an_hour, "newer"))
+    return logging.ERROR if told is True else logging.DEBUG
 
 
 def _start(batch: list[Ready]) -> dict[Item, Ended]:
@@ -216,13 +232,13 @@ def _ended(ready: Ready, granted: Grant | str | Exception, until: float) -> Ende
 def _away(ready: Ready, error: Exception) -> Ended:
     """Do with an event that Redis doesn't take what ``ON_REDIS_ERROR`` says."""
     policy = ready.receiver.options.on_redis_error
-    names = _names(ready)
     if policy == "raise":
         return Ended(Outcome.PENDING, error=_Refused(error))
+    names, loud = _names(ready), level(error)
     if policy == "skip":
-        logger.error("%s %s: skipped without Redis: %s", *names.values(), error, extra=names)
+        logger.log(loud, "%s %s: skipped: %s", *names.values(), error, extra=names)
         return Ended(Outcome.IGNORED)
-    logger.error("%s %s: run unlocked without Redis: %s", *names.values(), error, extra=names)
+    logger.log(loud, "%s %s: run unlocked: %s", *names.values(), error, extra=names)
     if _elsewhere([ready]):
         outage.owe(ready)
         return Ended(Outcome.PENDING)

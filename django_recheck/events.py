@@ -17,7 +17,7 @@ from django.dispatch import Signal
 
 from . import travel
 from .exceptions import EventError, RecordError
-from .keys import dumps, typed, untyped
+from .keys import as_json, dumps, typed, untyped
 from .records import pack, unpack
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def from_signal(
 
 def _json(name: str, data: Any) -> Any:
     try:
-        return json.loads(json.dumps(data))
+        return as_json(data)
     except (TypeError, ValueError) as error:
         raise EventError(f"What data= of {name} returned is no JSON: {error}") from error
 

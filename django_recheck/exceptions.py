@@ -17,3 +17,12 @@ class EventError(RecheckError, TypeError):
 
 class RecordError(RecheckError):
     """What Redis holds for an item can't be used: broken, or another version's."""
+
+
+class NewerRecord(RecordError):
+    """A newer version of this package wrote the item's record, which is left alone."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a newer version of django-recheck wrote this item's record, which is left alone"
+        )

@@ -26,6 +26,25 @@ def dumps(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), sort_keys=True)
 
 
+def as_json(value: Any) -> Any:
+    """Return what JSON gives back of a value: tuples as lists, everything else as it was.
+
+    Raises:
+        TypeError: It is no JSON.
+        ValueError: It contains itself, or a dict of it has keys that aren't texts.
+    """
+    text = json.dumps(value)
+    if not _keyed_by_texts(value):
+        raise ValueError("JSON's objects have only texts as keys")
+    return json.loads(text)
+
+
+def _keyed_by_texts(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(k, str) and _keyed_by_texts(v) for k, v in value.items())
+    return not isinstance(value, (list, tuple)) or all(map(_keyed_by_texts, value))
+
+
 def root_of(model: type[Model]) -> type[Model]:
     """Return the model whose table gives the primary key: past proxies and multi-table children."""
     model = model._meta.concrete_model or model

@@ -18,14 +18,12 @@ from django.core.exceptions import ImproperlyConfigured
 
 from . import conf
 from .connection import Call, Connection
-from .exceptions import RecordError
+from .exceptions import NewerRecord
 from .namespace import Lane, Namespace
 from .records import FORMAT, Grant, Item, clock, new_token
 
 CHUNK: Final = 200
 """Items or leases that one call carries: cheap, and yet it doesn't hold the server up."""
-
-NEWER = "A newer version of django-recheck wrote this item's record; it is left alone."
 
 
 def milliseconds(seconds: float) -> int:
@@ -310,7 +308,7 @@ class Store(Connection, Namespace):
         word, *rest = reply
         if len(rest) < 6:
             if _text(word) == "NEWER":
-                raise RecordError(NEWER)
+                raise NewerRecord
             return _text(word)
         fence, number, count, attempts, own, events, takeover = rest
         counts = (int(number), int(count), int(attempts))

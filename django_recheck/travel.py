@@ -6,20 +6,18 @@ imported for it.
 
 from __future__ import annotations
 
-import datetime
-import decimal
 import functools
-import json
 import sys
-import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.apps import apps
-from django.db.models import Model, signals
+from django.core.exceptions import ValidationError
+from django.db.models import Field, Model, signals
 from django.dispatch import Signal
 
 from .exceptions import EventError
+from .keys import as_json
 
 SIGNALS: dict[str, Signal] = {
     name: getattr(signals, name)
@@ -95,21 +93,13 @@ def sender_named(name: str) -> Any:
         return None
 
 
-def _simple(value: Any) -> Any:
-    if isinstance(value, (datetime.date, datetime.time)):
-        return value.isoformat()
-    if isinstance(value, (decimal.Decimal, uuid.UUID, datetime.timedelta)):
-        return str(value)
-    raise TypeError
-
-
 def field_values(instance: Model, names: Iterable[str]) -> dict[str, Any]:
     """Return a row's primary key, its foreign keys and the named fields, as JSON.
 
     Fields that aren't loaded stay out: an event costs no query.
 
     Raises:
-        EventError: A named field's value can't be written as JSON.
+        EventError: A named field's value can't be written as JSON, nor as Django's serializers do.
     """
     named = set(names)
     values = {}
@@ -117,13 +107,26 @@ def field_values(instance: Model, names: Iterable[str]) -> dict[str, Any]:
         wanted = field.primary_key or field.remote_field or named & {field.name, field.attname}
         if wanted and field.attname in instance.__dict__:
             value = instance.__dict__[field.attname]
+            if hasattr(value, "resolve_expression"):
+                continue  # F("stock") - 1: only the database knows
             try:
-                values[field.attname] = json.loads(json.dumps(value, default=_simple))
-            except (TypeError, ValueError):
+                values[field.attname] = _out(field, instance, value)
+            except (TypeError, ValueError, ValidationError):
                 raise EventError(
                     f"The field {field} can't be carried: {type(value).__name__} is no JSON."
                 ) from None
     return values
+
+
+def _out(field: Field[Any, Any], instance: Model, value: Any) -> Any:
+    """Return a field's value as ``to_python`` takes it back: JSON, or the serializers' text."""
+    try:
+        return as_json(value)
+    except TypeError:
+        text = as_json(field.value_to_string(instance))
+        if field.to_python(text) != value:
+            raise
+        return text
 
 
 def restored(model: type[Model], using: str, values: Mapping[str, Any]) -> Model:
@@ -155,11 +158,11 @@ def arguments_out(
             ]
         else:
             try:
-                plain[name] = json.loads(json.dumps(value))
-            except (TypeError, ValueError):
+                plain[name] = as_json(value)
+            except (TypeError, ValueError) as error:
                 raise EventError(
                     f"The argument {name!r} of {signal or 'the signal'} can't travel: "
-                    f"{type(value).__name__} is neither JSON nor a saved model instance. "
+                    f"it is neither JSON nor a saved model instance ({error}). "
                     "Send what can, or give the receiver what it needs with data=."
                 ) from None
     return plain, rows

@@ -12,7 +12,7 @@ from django.db import connections
 from django.db.transaction import TransactionManagementError
 
 from . import dispatch, receivers, store, views
-from .exceptions import RecordError
+from .exceptions import NewerRecord
 from .outcome import Outcome
 from .records import Grant, Item
 from .runner import OUTCOMES, Ended, Hold, never
@@ -100,8 +100,9 @@ def run_item(item: Item, stopping: Callable[[], bool] = never) -> Ended | None:
         return None
     try:
         granted = store.current().claim(item, receiver.options)
-    except RecordError as error:
-        logger.warning("%s %s: %s", item.receiver, item.text, error)
+    except NewerRecord as error:
+        names = {"receiver": item.receiver, "key": item.text}
+        logger.log(dispatch.level(error), "%s %s: %s", *names.values(), error, extra=names)
         return None
     if isinstance(granted, Grant):
         return Hold(receiver, granted, stopping=stopping).run()

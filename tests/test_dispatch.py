@@ -227,3 +227,30 @@ def test_all_items_of_one_event_are_recorded_before_one_raises(settings: Any) ->
         probe.send(sender=None)
     assert [key for key, _ in calls] == [1, 2]
     assert calls[0][1] == 2, "both stood recorded"
+
+
+@pytest.mark.parametrize("dispatch", ["inline", "worker"])
+def test_what_a_newer_version_has_runs_unlocked_and_stays_owed(
+    dispatch: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    probe, calls = Signal(), []
+
+    @receiver(probe)
+    @recheck(key="value", dispatch=dispatch, name="older")
+    def older(sender: Any, recheck_pass: Any, **kwargs: Any) -> None:
+        calls.append((recheck_pass.key, recheck_pass.fence > 0))
+
+    current = store.current()
+    records = current.lane("older", 0).keys[0]
+    for item in "12":
+        current.client.hset(records, item, "2 whatever")
+    for _ in range(2):
+        assert outcomes(probe, sender=None, value=1) == [Outcome.UNLOCKED]
+    assert older.recheck_many([2, 3]) == 2
+    assert calls == [(1, False)] * 2
+    assert [r.levelname for r in caplog.records if "newer version" in r.getMessage()] == ["ERROR"]
+
+    current.client.hdel(records, "1", "2")  # done there, without these events
+    outcomes(probe, sender=None, value=4)
+    worker.drain()
+    assert sorted(calls[2:]) == [(1, True), (2, True), (3, True), (4, True)]

@@ -159,6 +159,17 @@ def test_the_context_is_part_of_the_item_and_in_force_in_its_pass(settings: Any)
     ]
 
 
+class Objects(Language):
+    def capture(self) -> Any:
+        return {1: "de"}
+
+
+def test_a_captured_context_that_is_no_json_is_refused(settings: Any) -> None:
+    settings.RECHECK = {**settings.RECHECK, "CONTEXT": f"{__name__}.Objects"}
+    with pytest.raises(EventError, match=r"capture\(\) of Objects returned is no JSON: JSON's obj"):
+        recheck(name="captured", key=lambda **_: 1)(lambda **_: None).recheck(key=1)
+
+
 class Colour(str, enum.Enum):  # noqa: UP042 - the older way, whose str() is "Colour.RED"
     RED = "red"
 

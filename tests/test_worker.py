@@ -129,15 +129,19 @@ def test_a_broken_record_is_put_aside(
     assert "broken" in view.problem
 
 
-def test_a_newer_versions_record_is_left_alone(
+def test_a_newer_versions_record_is_left_alone_and_reported_once(
     rebuild: Receiver[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     current = store.current()
     keys = current.lane("rebuild", 0).keys
-    current.client.hset(keys[0], "5", "2 whatever")
-    current.client.zadd(keys[2], {"5": 1})
-    assert worker.drain().items == 0
-    assert "newer version" in caplog.text
+    for item in ("5", "6"):
+        current.client.hset(keys[0], item, "2 whatever")
+        current.client.zadd(keys[2], {item: 1})
+    for _ in range(2):
+        assert worker.drain().items == 0
+        current.client.zadd(keys[2], {"5": 1}, xx=True)
+    (told,) = (record for record in caplog.records if record.levelname == "ERROR")
+    assert "newer version" in told.getMessage()
     assert current.client.hget(keys[0], "5") == b"2 whatever"
 
 
