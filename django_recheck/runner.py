@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from django.dispatch import Signal
 from redis.exceptions import RedisError
 
-from . import lease, outage, store
+from . import lease, outage, signals, store
 from .events import Events
 from .exceptions import RecordError
 from .outcome import Outcome
@@ -49,7 +50,7 @@ class Ended:
 
     outcome: Outcome
     passes: int = 0
-    error: BaseException | None = None
+    error: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +92,8 @@ class Hold:
         self.stopping = stopping
         self.events = Events(0, ())
         self.passes = 0
-        self.error: BaseException | None = None
-        self.lost = False
+        self.error: Exception | None = None
+        self.lost = self.told = False
         self.began = 0.0
 
     def run(self) -> Ended:
@@ -104,8 +105,6 @@ class Hold:
         """
         options = self.receiver.options
         kept = lease.Lease(self.grant, options.ttl, options.max_hold)
-        if self.grant.takeover:
-            self._log(logging.WARNING, "%s %s: taken over from a holder whose lease ended")
         with lease.keep(kept):
             while True:
                 worked = self._work()
@@ -119,6 +118,10 @@ class Hold:
         """Run one pass. A lease that is over before it begins gives the pass back."""
         grant, self.began = self.grant, clock()
         try:
+            if grant.takeover and not self.passes:
+                text = "taken over from a holder whose lease ended"
+                details = {"fence": int(grant.fence), "attempts": grant.attempts}
+                self._tell(signals.took_over, logging.WARNING, text, **details)
             if grant.events:  # read first: what is given back, or healed, takes them along
                 self.events = Events.parse(grant.count, grant.events)
             if self.began >= grant.deadline:
@@ -157,7 +160,9 @@ class Hold:
                 if following == "LOST" and grant.ours:
                     following = self._heal(resent=resent, back=worked.word == "back")
         except (RedisError, RecordError, OSError) as error:
-            self._log(logging.WARNING, "%s %s: its pass couldn't be closed: %s", error)
+            names = {"receiver": self.receiver.name, "key": self.item.text}
+            text = "%s %s: its pass couldn't be closed: %s"
+            logger.warning(text, *names.values(), error, extra=names)
             outage.owe(outage.Ready(self.receiver, self.item, self.events))
             following = "PENDING"
         self._report(worked, following)
@@ -178,12 +183,7 @@ class Hold:
         lost and whose first copy did close the hold. What was given back isn't run here again.
         """
         quiet = resent or back
-        if not quiet:
-            self._log(
-                logging.WARNING,
-                "%s %s: a pass outlived its lease, one more is asked for",
-            )
-        again, self.lost = self.lost, not quiet
+        again, self.lost = self.lost, self.lost or not quiet
         packed, current = self.events.packed(), store.current()
         if again or back:  # one healing pass a hold is enough; the next is for others
             entry = store.Entry(self.item, 1, packed, self.receiver.options)
@@ -191,28 +191,27 @@ class Hold:
         return current.request(self.item, packed, 1, self.receiver.options, heal=True)
 
     def _report(self, worked: _Worked, following: Grant | str) -> None:
+        dead = following == "DEAD"
         if isinstance(worked.error, Exception):
             self.error = worked.error
-            level = logging.ERROR if following == "DEAD" else logging.WARNING
-            self._log(
-                level,
-                "%s %s: the receiver failed (%s)",
-                following,
-                exc_info=worked.error,
-            )
+            level = logging.DEBUG if dead else logging.WARNING  # else its traceback comes twice
+            attempts = self.grant.attempts + 1
+            text, details = f"the receiver failed, attempt {attempts}", {"attempts": attempts}
+            self._tell(signals.receiver_failed, level, text, error=worked.error, **details)
+        if self.lost and not self.told:
+            self.told = True
+            text = "a pass outlived its lease, one more is asked for"
+            details = {"fence": int(self.grant.fence), "passes": self.passes}
+            self._tell(signals.lease_lost, logging.WARNING, text, **details)
+        if dead:
+            text = "given up until a new event comes, or a person"
+            self._tell(signals.dead, logging.ERROR, text, error=self.error)
         elif following == "REQUEUED":
-            self._log(logging.INFO, "%s %s: requeued, a further pass is owed")
+            text = "requeued, a further pass is owed"
+            self._tell(signals.requeued, logging.INFO, text, passes=self.passes)
 
-    def _log(
-        self,
-        level: int,
-        text: str,
-        *rest: object,
-        exc_info: BaseException | None = None,
-    ) -> None:
-        names = {"receiver": self.receiver.name, "key": self.item.text}
-        args = (self.receiver.name, self.item.text, *rest)
-        logger.log(level, text, *args, extra=names, exc_info=exc_info)
+    def _tell(self, signal: Signal, level: int, text: str, **details: Any) -> None:
+        signals.tell(signal, level, text, self.receiver, self.item, **details)
 
 
 def _described(error: BaseException | None) -> str:

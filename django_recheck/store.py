@@ -138,7 +138,7 @@ class Store(Connection, Namespace):
         """Acquire the item's lock for its events, or flag its holder. One round trip.
 
         Returns:
-            The grant, or ``"COALESCED"``, ``"PENDING"``, ``"DEAD"``.
+            The grant, or ``"COALESCED"``, ``"PENDING"``, and for a heal ``"DEAD"``, ``"LATER"``.
         """
         token, sent = new_token(), clock()
         args = (

@@ -39,6 +39,8 @@ STAYS_BEHIND: dict[str, frozenset[str]] = {
     "django.contrib.auth.signals:user_logged_in": frozenset({"request"}),
     "django.contrib.auth.signals:user_logged_out": frozenset({"request"}),
     "django.contrib.auth.signals:user_login_failed": frozenset({"request", "credentials"}),
+    "django_recheck.signals:receiver_failed": frozenset({"error"}),
+    "django_recheck.signals:dead": frozenset({"error"}),
 }
 """Arguments of known signals that can't travel; the receiver gets None for them."""
 

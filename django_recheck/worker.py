@@ -11,7 +11,7 @@ from typing import Any, Final
 from django.db import connections
 from django.db.transaction import TransactionManagementError
 
-from . import dispatch, receivers, store, views
+from . import dispatch, receivers, signals, store, views
 from .exceptions import NewerRecord
 from .outcome import Outcome
 from .records import Grant, Item
@@ -108,8 +108,9 @@ def run_item(item: Item, stopping: Callable[[], bool] = never) -> Ended | None:
         return Hold(receiver, granted, stopping=stopping).run()
     names = {"receiver": item.receiver, "key": item.text}
     if granted in ("DEAD", "BROKEN"):
-        reason = "given up: no pass finished" if granted == "DEAD" else "put aside: broken record"
-        logger.error("%s %s: %s", item.receiver, item.text, reason, extra=names)
+        reason = "no pass ended within its lease" if granted == "DEAD" else "its record is broken"
+        text = f"given up until a new event comes, or a person: {reason}"
+        signals.tell(signals.dead, logging.ERROR, text, receiver, item, error=None)
         return Ended(OUTCOMES[granted])
     if granted == "MISSING":
         logger.warning("%s %s: was due, but nothing is recorded", *names.values(), extra=names)

@@ -18,10 +18,11 @@ import redis
 from django.core.management import get_commands, load_command_class
 from django.core.management.base import BaseCommand
 from django.db.models.signals import post_delete, post_save
+from django.dispatch import Signal
 from shop.models import Customer, Order, OrderLine, Product
 
 import django_recheck
-from django_recheck import Outcome, Pass, conf, receivers, recheck
+from django_recheck import Outcome, Pass, conf, receivers, recheck, signals
 from tests.servers import of_the_run
 
 ROOT = Path(__file__).parent.parent
@@ -194,7 +195,7 @@ def test_the_tutorial_followed_to_the_letter(tmp_path: Path, own_database: str) 
         elif shown:
             assert output == shown, (command, reader.said)
         if command == "python mistake.py":
-            assert "order-total 1: the receiver failed (FAILED)" in reader.said
+            assert "order-total 1: the receiver failed, attempt 1" in reader.said
             assert "ValueError: a price is negative" in reader.said
     failed = {command for command, code in codes.items() if code}
     assert failed == {"sleep 1; python manage.py recheck_run"}
@@ -256,6 +257,11 @@ def test_the_api_page_has_each_attribute_of_a_pass() -> None:
 def test_the_api_page_has_each_outcome_in_order() -> None:
     told = [cells[0].strip("`") for cells in rows(section(API_PAGE, "`Outcome`"))]
     assert told == [outcome.name for outcome in Outcome]
+
+
+def test_the_api_page_has_each_signal() -> None:
+    told = [cells[0].strip("`") for cells in rows(section(API_PAGE, "Signals"))]
+    assert told == [name for name, value in vars(signals).items() if isinstance(value, Signal)]
 
 
 def test_the_api_page_has_each_option_of_the_command() -> None:

@@ -123,7 +123,7 @@ def test_a_broken_record_is_put_aside(
     current.client.hset(keys[0], "5", text)
     current.client.zadd(keys[2], {"5": 1})
     worker.drain()
-    assert "broken record" in caplog.text
+    assert "record is broken" in caplog.text
     assert views.counts(current, ["rebuild"])["rebuild"].dead == 1
     (view,) = views.page(current, "rebuild", "dead")
     assert "broken" in view.problem

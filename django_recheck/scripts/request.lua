@@ -1,7 +1,8 @@
 -- Acquire or flag, one step. Promise 1: an event that is refused is seen by the holder, however close its end.
 -- ARGV: 3 token, 4 lease ms, 5 count, 6 events, 7 heal 0/1, 8 first and 9 longest backoff ms,
 -- 10 most attempts.
--- Replies: GRANTED fence pass count attempts own events takeover | COALESCED | PENDING | DEAD | NEWER (left alone).
+-- Replies: GRANTED fence pass count attempts own events takeover | COALESCED | PENDING | NEWER (left alone), and to a
+-- heal DEAD (given up now) | LATER (given up before).
 -- Twice: with the same token while it is held, the same answer and no write. A copy that comes later is one more event.
 -- Death after it: the lease ends, and the record in `running` is taken over with its events.
 local TOKEN, LEASE, HEAL = ARGV[3], tonumber(ARGV[4]), ARGV[7] == '1'
@@ -31,7 +32,7 @@ end
 if HEAL and at.dead then -- only a new event revives
   r.owed = 0
   leave(at, r, DEAD, at.dead)
-  return {'DEAD'}
+  return {'LATER'}
 end
 if HEAL and takeover and nothing_newer and r.attempts >= tonumber(ARGV[10]) then return give_up(at, r) end
 if HEAL and r.attempts > 1 then
