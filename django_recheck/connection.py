@@ -6,15 +6,18 @@ import functools
 from collections.abc import Callable, Sequence
 from hashlib import sha1
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from django_redis import get_redis_connection
+from redis.client import NEVER_DECODE
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, ReadOnlyError
+from redis.exceptions import NoScriptError, ReadOnlyError, ResponseError
 
 T = TypeVar("T")
 Call = tuple[Sequence[str], Sequence[Any]]
 """A script's KEYS and ARGV."""
+RAW: Final[dict[str, Any]] = {NEVER_DECODE: True}
+"""Asks for bytes, whatever the cache's options say: what stands in Redis need not be UTF-8."""
 
 
 class Script:
@@ -76,30 +79,56 @@ class Connection:
 
         def command(client: Any) -> Any:
             try:
-                return client.execute_command("EVALSHA", this.sha, len(keys), *keys, *args)
+                return client.execute_command("EVALSHA", this.sha, len(keys), *keys, *args, **RAW)
             except NoScriptError:
-                return client.execute_command("EVAL", this.text, len(keys), *keys, *args)
+                return client.execute_command("EVAL", this.text, len(keys), *keys, *args, **RAW)
 
         return self.send(command)
 
-    def call_many(self, name: str, calls: Sequence[Call]) -> list[Any]:
-        """Run one script with many sets of keys in one round trip."""
+    def call_many(self, name: str, calls: Sequence[Call], *, raising: bool = True) -> list[Any]:
+        """Run one script with many sets of keys in one round trip.
+
+        Returns:
+            The replies; where ``raising`` is off, a ``ResponseError`` for a call that failed.
+        """
         this = script(name)
+        words = [("EVALSHA", this.sha, len(keys), *keys, *args) for keys, args in calls]
 
         def command(client: Any) -> list[Any]:
-            for _ in range(2):
-                with client.pipeline(transaction=False) as pipe:
-                    for keys, args in calls:
-                        pipe.execute_command("EVALSHA", this.sha, len(keys), *keys, *args)
-                    replies: list[Any] = pipe.execute(raise_on_error=False)
-                if not any(isinstance(reply, NoScriptError) for reply in replies):
-                    break
+            replies = _replies(client, words)
+            if any(isinstance(reply, NoScriptError) for reply in replies):
                 client.execute_command("SCRIPT LOAD", this.text)
-            for reply in replies:
-                if isinstance(reply, Exception):
-                    raise reply
-            return replies
+                replies = _replies(client, words)
+            return _raised(replies, raising)
 
-        if not calls:
-            return []
-        return self.send(command)[0]
+        return self.send(command)[0] if calls else []
+
+    def ask(self, *commands: Sequence[Any], raising: bool = True) -> list[Any]:
+        """Run plain commands in one round trip.
+
+        Returns:
+            The replies, texts as bytes; where ``raising`` is off, a ``ResponseError`` for what
+            failed.
+        """
+        return self.send(lambda client: _raised(_replies(client, commands), raising))[0]
+
+
+def _replies(client: Any, commands: Sequence[Sequence[Any]]) -> list[Any]:
+    with client.pipeline(transaction=False) as pipe:
+        for words in commands:
+            pairs = {"withscores": True} if words[0] == "ZRANGE" else {}
+            pipe.execute_command(*words, **RAW, **pairs)
+        replies: list[Any] = pipe.execute(raise_on_error=False)
+        return replies
+
+
+def _raised(replies: list[Any], raising: bool) -> list[Any]:
+    for reply in replies:
+        if isinstance(reply, Exception) and (raising or type(reply) is not ResponseError):
+            raise reply
+    return replies
+
+
+def text(value: bytes | None) -> str:
+    """Return what stands in Redis as text, "" for nothing."""
+    return (value or b"").decode("utf-8", "replace")

@@ -14,7 +14,8 @@ from redis.connection import parse_url
 from redis.exceptions import NoPermissionError, NoScriptError, RedisError, ResponseError
 
 from . import conf, store, views, worker
-from .connection import script
+from .connection import RAW, script, text
+from .meta import digits
 from .receivers import registry
 from .records import FORMAT, Item
 
@@ -157,61 +158,58 @@ def _rights(current: store.Store) -> Iterator[CheckMessage]:
     hint = f"Allow it: ACL SETUSER <user> {allow}."
     for key, commands in ((nobody, COMMANDS), (current.meta, META_COMMANDS)):
         try:
-            refused = current.client.execute_command("EVAL", DRY_RUN, 1, key, *commands)
+            reply = current.client.execute_command("EVAL", DRY_RUN, 1, key, *commands, **RAW)
         except NoPermissionError as error:
             yield message("E106", f"This user may not use the key {key!r}: {error}", hint)
         except ResponseError:
             return  # Redis 6.2, whose scripts know no flags
         else:
-            if names := ", ".join(map(_text, refused)):
+            if names := ", ".join(map(text, reply)):
                 yield message("E106", f"This user may not use {names} on {key!r}.", hint)
 
 
 def _stored(current: store.Store) -> Iterator[CheckMessage]:
     """Check what meta says, and what waits."""
-    shards, version = map(_text, current.client.hmget(current.meta, "shards", "format"))
-    if version and not (version.isdigit() and int(version) <= FORMAT):
-        text = f"Redis holds items of format {version}, and this version writes {FORMAT}."
+    shards, version = map(text, current.ask(("HMGET", current.meta, "shards", "format"))[0])
+    if version and not 1 <= digits(version) <= FORMAT:
+        said = f"Redis holds items of format {version}, and this version writes {FORMAT}."
         hint = "Update django-recheck here, or give it another RECHECK['PREFIX']."
-        yield message("E104", text, hint)
+        yield message("E104", said, hint)
         return
     there = current
     if shards and shards != str(current.shards):
-        there = store.Store(
-            current.alias, conf.get("PREFIX"), int(shards) if shards.isdigit() else 1
-        )
+        number = min(max(1, digits(shards)), conf.MOST_SHARDS)
+        there = store.Store(current.alias, conf.get("PREFIX"), number)
         if views.receivers(there):
-            text = f"RECHECK['SHARDS'] is {current.shards}, and Redis holds items in {shards}."
-            hint = f"Write {shards} again; change it when nothing is running or pending."
-            yield message("E103", text, hint)
+            said = f"RECHECK['SHARDS'] is {current.shards}, and Redis holds items in {number}."
+            hint = f"Write {number} again; change it when nothing is running or pending."
+            yield message("E103", said, hint)
     yield from _waiting(there)
 
 
 def _waiting(there: store.Store) -> Iterator[CheckMessage]:
     known, counts = set(worker.known_names()), views.counts(there)
+    if problem := next((found.problem for found in counts.values() if found.problem), ""):
+        raise ResponseError(problem)
     unknown = sorted(
         n for n, found in counts.items() if n not in known and found.due + found.running
     )
     if unknown:
-        text = f"Items wait for receivers that this code doesn't have: {', '.join(unknown)}."
+        said = f"Items wait for receivers that this code doesn't have: {', '.join(unknown)}."
         hint = "Write their names in former_names= of the receivers that took their place."
-        yield message("W107", text, hint)
+        yield message("W107", said, hint)
     times = [found.oldest_due for name, found in counts.items() if name in known]
     for name, found in counts.items():
         if name in known and found.running:  # a lease that is over waits for a drain, too
             times += [view.score for view in views.page(there, name, "running", size=1)]
-    seconds, _ = there.client.time()
+    seconds = there.now()
     oldest = min((time for time in times if time is not None), default=seconds)
-    last = views.last_drain(there)
+    last = there.last_drain()
     if seconds - oldest > OVERDUE and (last is None or seconds - last > OVERDUE):
         drain = "never" if last is None else f"{seconds - last:.0f} s ago"
-        text = f"A pass has been owed for {seconds - oldest:.0f} s; the last drain ended {drain}."
+        said = f"A pass has been owed for {seconds - oldest:.0f} s; the last drain ended {drain}."
         hint = "Have cron run it every minute: manage.py recheck_run."
-        yield message("W105", text, hint)
-
-
-def _text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value or "")
+        yield message("W105", said, hint)
 
 
 def _sharing(alias: str) -> Iterator[CheckMessage]:

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from redis.exceptions import RedisError
+from django.core.exceptions import ImproperlyConfigured
+from redis.exceptions import RedisError, ResponseError
 
 from . import conf
 from .events import Events
@@ -28,6 +29,9 @@ logger = logging.getLogger("django_recheck")
 
 MOST_OWED: Final = 10_000
 """Items that a process remembers for the time when Redis is back."""
+
+FAULTS: Final = (RedisError, RecordError, OSError, ImproperlyConfigured)
+"""What asking Redis may raise: it is away, or what it holds can't be used, by this SHARDS, say."""
 
 T = TypeVar("T")
 
@@ -62,7 +66,9 @@ class _Breaker:
             raise RedisAway("Redis failed a moment ago and is left alone for now.")
         try:
             yield
-        except RedisError:
+        except RedisError as error:
+            if type(error) is ResponseError:
+                raise  # it answers: what stands in its keys is wrong, not the server
             self._until = time.monotonic() + float(conf.get("BREAKER"))
             raise
 
@@ -80,7 +86,7 @@ def guarded(ask: Callable[[], T]) -> T | Exception:
     try:
         with breaker.watch():
             return ask()
-    except (RedisError, RecordError, OSError) as error:
+    except FAULTS as error:
         return error
 
 

@@ -80,7 +80,7 @@ class Record:
         """
         head, newline, body = text.partition(b"\n")
         version, *words = head.split(b" ")
-        if version.isdigit() and int(version) > FORMAT:
+        if version.isdigit() and len(version) < 4 and int(version) > FORMAT:
             raise RecordError(f"The record has format {int(version)}, this version reads {FORMAT}.")
         numbers = fields(cls)[2:13]
         if not newline or version != b"%d" % FORMAT or len(words) != len(numbers) + 2:

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from django.dispatch import Signal
-from redis.exceptions import RedisError
 
 from . import lease, outage, signals, store
 from .events import Events
-from .exceptions import RecordError
 from .outcome import Outcome
 from .passes import prepare
 from .records import Grant, Item, clock
@@ -159,7 +157,7 @@ class Hold:
                 )
                 if following == "LOST" and grant.ours:
                     following = self._heal(resent=resent, back=worked.word == "back")
-        except (RedisError, RecordError, OSError) as error:
+        except outage.FAULTS as error:
             names = {"receiver": self.receiver.name, "key": self.item.text}
             text = "%s %s: its pass couldn't be closed: %s"
             logger.warning(text, *names.values(), error, extra=names)

@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from django.core.cache import caches
-from django.core.exceptions import ImproperlyConfigured
+from redis.exceptions import ResponseError
 
 from . import conf
-from .connection import Call, Connection
+from .connection import Call, text
 from .exceptions import NewerRecord
-from .namespace import Lane, Namespace
-from .records import FORMAT, Grant, Item, clock, new_token
+from .meta import Meta
+from .namespace import Lane
+from .records import Grant, Item, clock, new_token
 
 CHUNK: Final = 200
 """Items or leases that one call carries: cheap, and yet it doesn't hold the server up."""
@@ -29,14 +29,6 @@ CHUNK: Final = 200
 def milliseconds(seconds: float) -> int:
     """Return whole milliseconds, rounded up so that a wait is never shortened to nothing."""
     return -int(-seconds * 1000 // 1)
-
-
-def _text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
-def _bytes(value: Any) -> bytes:
-    return value if isinstance(value, bytes) else str(value).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,72 +46,8 @@ def _chunks(indexes: list[int]) -> Iterator[list[int]]:
         yield indexes[start : start + CHUNK]
 
 
-class Store(Connection, Namespace):
-    """One namespace in one Redis.
-
-    Args:
-        alias: The django-redis cache whose connection is used.
-        prefix: ``RECHECK["PREFIX"]``, behind the cache's own KEY_PREFIX.
-        shards: How many hash tags the items are spread over.
-    """
-
-    def __init__(self, alias: str, prefix: str, shards: int) -> None:
-        Connection.__init__(self, alias)
-        Namespace.__init__(
-            self, ":".join(filter(None, (str(caches[alias].key_prefix), prefix))), shards
-        )
-        self._known = False
-
-    def call(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> tuple[Any, bool]:
-        self.check_format()
-        return super().call(name, keys, args)
-
-    def call_many(self, name: str, calls: Sequence[Call]) -> list[Any]:
-        self.check_format()
-        return super().call_many(name, calls)
-
-    def check_format(self) -> None:
-        """Write the shard count down at the first use of all, compare it at this process's first.
-
-        Raises:
-            ImproperlyConfigured: Redis holds items of another SHARDS or of a newer format.
-        """
-        if self._known:
-            return
-
-        def command(client: Any) -> Any:
-            with client.pipeline(transaction=False) as pipe:
-                pipe.hsetnx(self.meta, "shards", self.shards)
-                pipe.hsetnx(self.meta, "format", FORMAT)
-                pipe.hmget(self.meta, "shards", "format")
-                return pipe.execute()[-1]
-
-        shards, version = map(_text, self.send(command)[0])
-        if not version.isdigit() or int(version) > FORMAT:
-            raise ImproperlyConfigured(
-                f"Redis holds items of format {version}, this version of django-recheck "
-                f"writes {FORMAT}: update it, or give it another RECHECK['PREFIX']."
-            )
-        if shards != str(self.shards):
-            stored = int(shards) if shards.isdigit() else 1
-            self._reshard(min(stored, conf.MOST_SHARDS))
-        self._known = True
-
-    def _reshard(self, stored: int) -> None:
-        """Take the new shard count if nothing is stored under the old one."""
-
-        def command(client: Any) -> Any:
-            with client.pipeline(transaction=False) as pipe:
-                for shard in range(stored):
-                    pipe.exists(self.lane("", shard).keys[-1])
-                return pipe.execute()
-
-        if any(self.send(command)[0]):
-            raise ImproperlyConfigured(
-                f"RECHECK['SHARDS'] is {self.shards}, but Redis holds items in {stored}: "
-                f"set it back to {stored}, and change it when nothing is running or pending."
-            )
-        self.send(lambda client: client.hset(self.meta, "shards", self.shards))
+class Store(Meta):
+    """One namespace in one Redis."""
 
     def _one(self, name: str, item: Item, args: Sequence[Any]) -> tuple[Any, bool]:
         lane = self.lane_of(item)
@@ -241,7 +169,7 @@ class Store(Connection, Namespace):
         words = [""] * len(entries)
         for (_, part), reply in zip(chunks, self.call_many("enqueue", calls), strict=True):
             for index, word in zip(part, reply, strict=True):
-                words[index] = _text(word)
+                words[index] = text(word)
         return words
 
     def renew(self, grants: Sequence[Grant], leases: Sequence[float]) -> list[bool]:
@@ -277,48 +205,55 @@ class Store(Connection, Namespace):
                     grants[index].deadline = sent + leases[index]
         return ours
 
-    def peek(self, receivers: Iterable[str], limit: int, put_off: float) -> list[Item]:
+    def peek(
+        self, receivers: Iterable[str], limit: int, put_off: float
+    ) -> tuple[list[Item], dict[str, str]]:
         """Name items that are ripe, or whose lease is over. One round trip for all lanes.
 
         Args:
             receivers: Names of the receivers to look at.
             limit: Most items of one lane.
             put_off: Seconds for which other workers don't see them.
+
+        Returns:
+            The items, and for a receiver whose keys can't be read why. A name that is no text was
+            written by nobody here; its item is thrown away, and told there.
         """
         lanes = list(self.lanes(receivers))
         calls = [(lane.keys, (lane.receiver, "", limit, milliseconds(put_off))) for lane in lanes]
-        replies = self.call_many("peek", calls)
-        return [
-            Item(lane.receiver, _text(name))
-            for lane, names in zip(lanes, replies, strict=True)
-            for name in names
-        ]
+        found, problems = [], {}
+        replies = self.call_many("peek", calls, raising=False)
+        for lane, reply in zip(lanes, replies, strict=True):
+            if isinstance(reply, ResponseError):
+                problems[lane.receiver] = f"its keys in Redis can't be read: {reply}"
+                continue
+            for name in reply:
+                try:
+                    found.append(Item(lane.receiver, name.decode()))
+                except UnicodeDecodeError:
+                    self._throw_away(lane, name)
+                    problems[lane.receiver] = f"the item {name!r} is no text, and was thrown away"
+        return found, problems
 
-    def first_in_an_hour(self, what: str) -> bool:
-        """Say whether nobody has reported something for an hour; whoever asks reports it now."""
-        key = f"{self.meta}:{what}"
-        return bool(self.send(lambda client: client.set(key, 1, nx=True, ex=3600))[0])
-
-    def drained(self) -> None:
-        """Write down, by the server's clock, that a drain has come to its end."""
-        seconds, _ = self.send(lambda client: client.time())[0]
-        self.send(lambda client: client.hset(self.meta, "drained", seconds))
+    def _throw_away(self, lane: Lane, name: bytes) -> None:
+        indexes = (("ZREM", key, name) for key in lane.keys[1:4])
+        self.ask(*indexes, ("HDEL", lane.keys[0], name), raising=False)
 
     def _granted(self, item: Item, token: str, deadline: float, reply: list[Any]) -> Grant | str:
         word, *rest = reply
         if len(rest) < 6:
-            if _text(word) == "NEWER":
+            if text(word) == "NEWER":
                 raise NewerRecord
-            return _text(word)
+            return text(word)
         fence, number, count, attempts, own, events, takeover = rest
         counts = (int(number), int(count), int(attempts))
         return Grant(
             item,
             token,
-            _text(fence),
+            text(fence),
             *counts,
             bool(own),
-            _bytes(events),
+            events,
             bool(takeover),
             deadline,
         )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .connection import text
 from .exceptions import RecordError
 from .records import Item, Record
 
@@ -25,6 +26,8 @@ class Counts:
     dead: int = 0
     oldest_due: float | None = None
     """Server time in seconds at which the pass longest owed was due, None if there is none."""
+    problem: str = ""
+    """Why some of it couldn't be read."""
 
     def __add__(self, other: Counts) -> Counts:
         times = [t for t in (self.oldest_due, other.oldest_due) if t is not None]
@@ -33,6 +36,7 @@ class Counts:
             self.due + other.due,
             self.dead + other.dead,
             min(times, default=None),
+            self.problem or other.problem,
         )
 
 
@@ -47,47 +51,38 @@ class View:
     """Server time in seconds: end of the lease, when a pass is owed, or when it was given up."""
     record: Record | None
     problem: str
-    """Why there is no record although there is something: broken, or another version's."""
+    """Why there is no record although there is something: broken, another version's, no hash."""
     holder: str | None
     """The owner token in the lock."""
     lease_left: float | None
     """Seconds until the lock ends."""
 
 
-def _names(replies: Iterable[Any]) -> list[str]:
-    return sorted(n.decode("utf-8", "replace") if isinstance(n, bytes) else str(n) for n in replies)
-
-
 def receivers(store: Store) -> list[str]:
     """Return the names of all receivers of which Redis holds an item, known here or not."""
-
-    def ask(client: Any) -> list[Any]:
-        with client.pipeline(transaction=False) as pipe:
-            for lane in store.lanes([""]):
-                pipe.smembers(lane.keys[4])
-            return list(pipe.execute())
-
-    return sorted({name for reply in store.send(ask)[0] for name in _names(reply)})
+    replies = store.ask(*(("SMEMBERS", lane.keys[4]) for lane in store.lanes([""])))
+    return sorted({text(name) for reply in replies for name in reply})
 
 
 def counts(store: Store, names: Sequence[str] = ()) -> dict[str, Counts]:
     """Count the items of some receivers, by default of all that have any, in two round trips."""
     lanes = list(store.lanes(names or receivers(store)))
-
-    def ask(client: Any) -> list[Any]:
-        with client.pipeline(transaction=False) as pipe:
-            for lane in lanes:
-                for key in lane.keys[1:4]:
-                    pipe.zcard(key)
-                pipe.zrange(lane.keys[2], 0, 0, withscores=True)
-            return list(pipe.execute())
-
+    commands = [
+        command
+        for lane in lanes
+        for command in (
+            *(("ZCARD", key) for key in lane.keys[1:4]),
+            ("ZRANGE", lane.keys[2], 0, 0, "WITHSCORES"),
+        )
+    ]
+    replies = store.ask(*commands, raising=False) if lanes else []
     found: dict[str, Counts] = {}
-    replies = store.send(ask)[0] if lanes else []
     for index, lane in enumerate(lanes):
-        running, due, dead, oldest = replies[4 * index : 4 * index + 4]
+        part = replies[4 * index : 4 * index + 4]
+        problem = next((str(reply) for reply in part if isinstance(reply, Exception)), "")
+        running, due, dead, oldest = (None if isinstance(r, Exception) else r for r in part)
         since = oldest[0][1] / 1000 if oldest else None
-        counted = Counts(running, due, dead, since)
+        counted = Counts(running or 0, due or 0, dead or 0, since, problem)
         found[lane.receiver] = found.get(lane.receiver, Counts()) + counted
     return found
 
@@ -103,45 +98,36 @@ def page(store: Store, receiver: str, state: str, start: int = 0, size: int = 10
         size: Most items to return.
     """
     number = 1 + STATES.index(state)
-    lanes = list(store.lanes([receiver]))
-
-    def ask(client: Any) -> list[Any]:
-        with client.pipeline(transaction=False) as pipe:
-            for lane in lanes:
-                pipe.zrange(lane.keys[number], start, start + size - 1, withscores=True)
-            return list(pipe.execute())
-
-    scored = [(score, member) for reply in store.send(ask)[0] for member, score in reply]
-    names = [_names([member])[0] for _, member in sorted(scored, key=lambda pair: pair[0])[:size]]
+    keys = [lane.keys[number] for lane in store.lanes([receiver])]
+    ranges = (("ZRANGE", key, start, start + size - 1, "WITHSCORES") for key in keys)
+    replies = store.ask(*ranges, raising=False)
+    scored = [pair for reply in replies if not isinstance(reply, Exception) for pair in reply]
+    names = [text(name) for name, _ in sorted(scored, key=lambda pair: pair[1])[:size]]
     return items(store, [Item(receiver, name) for name in names])
 
 
 def items(store: Store, wanted: Sequence[Item]) -> list[View]:
     """Look items up directly. One round trip."""
-
-    def ask(client: Any) -> list[Any]:
-        with client.pipeline(transaction=False) as pipe:
-            for item in wanted:
-                lane = store.lane_of(item)
-                pipe.hget(lane.keys[0], item.text)
-                for key in lane.keys[1:4]:
-                    pipe.zscore(key, item.text)
-                pipe.get(lane.lock(item))
-                pipe.pttl(lane.lock(item))
-            return list(pipe.execute())
-
-    replies = store.send(ask)[0] if wanted else []
-    return [_view(item, *replies[6 * i : 6 * i + 6]) for i, item in enumerate(wanted)]
+    commands: list[Sequence[Any]] = []
+    for item in wanted:
+        lane = store.lane_of(item)
+        commands.append(("HGET", lane.keys[0], item.text))
+        commands += [("ZSCORE", key, item.text) for key in lane.keys[1:4]]
+        commands += [("GET", lane.lock(item)), ("PTTL", lane.lock(item))]
+    replies = store.ask(*commands, raising=False) if wanted else []
+    return [_view(item, replies[6 * i : 6 * i + 6]) for i, item in enumerate(wanted)]
 
 
-def _view(item: Item, text: Any, running: Any, due: Any, dead: Any, lock: Any, ttl: int) -> View:
-    record, problem = None, ""
-    if text is not None:
+def _view(item: Item, replies: Sequence[Any]) -> View:
+    problem = next((str(reply) for reply in replies if isinstance(reply, Exception)), "")
+    stored, *scored, lock, ttl = (None if isinstance(r, Exception) else r for r in replies)
+    record = None
+    if stored is not None:
         try:
-            record = Record.parse(text if isinstance(text, bytes) else str(text).encode())
+            record = Record.parse(stored)
         except RecordError as error:
             problem = str(error)
-    scores = dict(zip(STATES, (running, due, dead), strict=True))
+    scores = dict(zip(STATES, scored, strict=True))
     state = next((name for name in STATES if scores[name] is not None), "idle")
     score = scores.get(state)
     return View(
@@ -150,12 +136,6 @@ def _view(item: Item, text: Any, running: Any, due: Any, dead: Any, lock: Any, t
         score=None if score is None else score / 1000,
         record=record,
         problem=problem,
-        holder=_names([lock])[0] if lock is not None else None,
-        lease_left=ttl / 1000 if ttl >= 0 else None,
+        holder=text(lock) if lock is not None else None,
+        lease_left=ttl / 1000 if ttl is not None and ttl >= 0 else None,
     )
-
-
-def last_drain(store: Store) -> float | None:
-    """Return when a drain last came to its end, by the server's clock; None if none ever did."""
-    found = store.send(lambda client: client.hget(store.meta, "drained"))[0]
-    return None if found is None else float(found)

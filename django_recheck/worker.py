@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from django.db import connections
 from django.db.transaction import TransactionManagementError
+from redis.exceptions import ResponseError
 
 from . import dispatch, receivers, signals, store, views
 from .exceptions import NewerRecord
@@ -33,6 +34,8 @@ class Tally:
     passes: int = 0
     unknown: dict[str, int] = field(default_factory=dict)
     """Items of receivers that this process doesn't have, by receiver: left alone."""
+    problems: dict[str, str] = field(default_factory=dict)
+    """What Redis holds for a receiver and can't be used, by receiver: the others were drained."""
 
     @property
     def items(self) -> int:
@@ -78,15 +81,26 @@ def drain(
     while found and not stopping() and (limit is None or tally.items < limit):
         found = False
         _close_old_connections()
-        for item in _interleaved(current.peek(wanted, BATCH, PUT_OFF)):
+        items, problems = current.peek(wanted, BATCH, PUT_OFF)
+        tally.problems |= problems
+        for item in _interleaved(items):
             if stopping() or (limit is not None and tally.items >= limit):
                 break
             found = True
-            if ended := run_item(item, stopping):
+            try:
+                ended = run_item(item, stopping)
+            except ResponseError as error:
+                if type(error) is not ResponseError:
+                    raise  # it is read-only, full, …
+                tally.problems[item.receiver] = f"{item.text} can't be run: {error}"
+                continue
+            if ended:
                 tally.outcomes[ended.outcome] += 1
                 tally.passes += ended.passes
                 if progress:
                     progress(item, ended)
+    for name, problem in tally.problems.items():
+        logger.error("%s: %s", name, problem, extra={"receiver": name})
     if not stopping():
         tally.unknown = _unknown(current) if names is None else {}
         current.drained()

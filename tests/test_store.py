@@ -87,9 +87,10 @@ def test_enqueue_peek_claim(current: store.Store) -> None:
     items = [Item("r", str(number)) for number in range(450)]
     words = current.enqueue([store.Entry(item, 1, EVENT, OPTIONS) for item in items])
     assert words == ["PENDING"] * 450
-    found = current.peek(["r"], 500, 60)
+    found, problems = current.peek(["r"], 500, 60)
+    assert problems == {}
     assert sorted(found, key=lambda item: int(item.text)) == items
-    assert current.peek(["r"], 500, 60) == [], "put off, so that workers don't fight"
+    assert current.peek(["r"], 500, 60) == ([], {}), "put off, so that workers don't fight"
     grants = [granted(current.claim(item, OPTIONS)) for item in items[:3]]
     assert current.claim(items[0], OPTIONS) == "HELD"
     assert current.renew(grants, [5] * 3) == [True] * 3

@@ -47,7 +47,7 @@ def rebuild(calls: list[Any]) -> Receiver[..., Any]:
 
 def test_nothing_to_do(rebuild: Receiver[..., Any]) -> None:
     assert worker.drain().items == 0
-    assert views.last_drain(store.current()) is not None
+    assert store.current().last_drain() is not None
 
 
 def test_what_is_ripe_is_run_once(rebuild: Receiver[..., Any], calls: list[Any]) -> None:
@@ -187,7 +187,7 @@ def test_the_command_reports(rebuild: Receiver[..., Any]) -> None:
     assert out.getvalue() == "2 items, 2 passes, 0 failed\n"
     out = StringIO()
     call_command("recheck_run", "--json", stdout=out)
-    empty = {"items": 0, "passes": 0, "failed": 0, "outcomes": {}, "unknown": {}}
+    empty = {"items": 0, "passes": 0, "failed": 0, "outcomes": {}, "unknown": {}, "problems": {}}
     assert json.loads(out.getvalue()) == empty
 
 

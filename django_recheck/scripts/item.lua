@@ -14,7 +14,7 @@ local function load(item)
   if not text then return nil, at, 'absent' end
   local sound, r = pcall(parse, text)
   if sound then return r, at end
-  return nil, at, tonumber(string.match(text, '^(%d+) ') or 0) > 1 and 'newer' or 'broken'
+  return nil, at, tonumber(string.match(text, '^(%d%d?%d?) ') or 0) > 1 and 'newer' or 'broken'
 end
 
 -- An item stands in one index or in none.

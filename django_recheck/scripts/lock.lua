@@ -5,7 +5,7 @@ local held, last_fence = redis.call('GET', LOCK), redis.call('GET', FENCE)
 -- A lock whose record says otherwise is believed: its holder is told to go again (a fence of 0 matches nobody's).
 local function adopt(r, token)
   put_back(r)
-  r.token, r.fence = token, '0'
+  r.token, r.fence = #token < 200 and string.match(token, '^%w[!-~]*$') or 'foreign', '0'
 end
 
 local function hold(item, at, r, lease)
@@ -22,7 +22,8 @@ end
 -- Fences grow, also after a flush: the clock in microseconds, or one more than the last.
 local function grant(at, r, token, lease, takeover)
   r.token, r.since, r.passes = token, now, 0
-  r.fence = string.format('%.0f', math.max((tonumber(last_fence) or 0) + 1, TIME[1] * 1e6 + TIME[2]))
+  local last = tonumber(string.match(last_fence or '', '^%d+$')) or 0
+  r.fence = string.format('%.0f', math.max(last < 2 ^ 53 and last + 1 or 0, TIME[1] * 1e6 + TIME[2]))
   begin(r)
   hold(ITEM, at, r, lease)
   redis.call('SET', FENCE, r.fence)

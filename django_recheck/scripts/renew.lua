@@ -7,16 +7,16 @@ local now = TIME[1] * 1000 + math.floor(TIME[2] / 1000)
 for i = 1, #KEYS / 3 do
   local lock, state, running = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
   local item, token, fence, lease = unpack(ARGV, 4 * i - 3, 4 * i)
-  local held, mine = redis.call('GET', lock), false
+  local held, mine = redis.pcall('GET', lock), false
   if held then
     mine = held == token
   else
-    local sound, r = pcall(parse, redis.call('HGET', state, item) or '')
+    local sound, r = pcall(parse, redis.pcall('HGET', state, item) or '')
     mine = sound and r.token == token and r.fence == fence
   end
   if mine then
     if held then redis.call('PEXPIRE', lock, lease) else redis.call('SET', lock, token, 'PX', lease) end
-    redis.call('ZADD', running, now + lease, item)
+    redis.pcall('ZADD', running, now + lease, item) -- whatever stands there, the others must be renewed, too
   end
   ours[i] = mine and 1 or 0
 end

@@ -274,7 +274,9 @@ def commands_of_the_store() -> dict[str, tuple[Any, ...]]:
             sent[name] = tuple(args)
             raise _Recorded
 
-        def call_many(self, name: str, calls: Sequence[connection.Call]) -> list[Any]:
+        def call_many(
+            self, name: str, calls: Sequence[connection.Call], *, raising: bool = True
+        ) -> list[Any]:
             sent[name] = tuple(calls[0][1])
             raise _Recorded
 

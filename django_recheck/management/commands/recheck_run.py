@@ -77,7 +77,7 @@ class Command(BaseCommand):
             except (ImproperlyConfigured, NotImplementedError) as error:
                 raise CommandError(str(error), returncode=2) from error
         self._say(tally, as_json=json, verbosity=verbosity)
-        if tally.failed:
+        if tally.failed or tally.problems:
             raise SystemExit(1)
 
     def _say(self, tally: worker.Tally, *, as_json: bool, verbosity: int) -> None:
@@ -88,7 +88,8 @@ class Command(BaseCommand):
                 "passes": tally.passes,
                 "failed": tally.failed,
             }
-            self.stdout.write(json.dumps(report | {"outcomes": outcomes, "unknown": tally.unknown}))
+            rest = {"unknown": tally.unknown, "problems": tally.problems}
+            self.stdout.write(json.dumps(report | {"outcomes": outcomes, **rest}))
         elif verbosity:
             words = f"{tally.items} items, {tally.passes} passes, {tally.failed} failed"
             unknown = sum(tally.unknown.values())
