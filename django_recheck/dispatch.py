@@ -54,12 +54,16 @@ def _deliver(batch: list[Ready]) -> dict[Item, Ended]:
     if len(batch) == 1 and _inline(batch[0]) and not _elsewhere(batch):
         return {batch[0].item: _at_once(batch[0])}
     words = _record(batch)
-    refused = _untaken(batch, words)
-    for ready, _ in refused:  # all of them before the first runs unlocked: that may be interrupted
-        if ready.receiver.options.on_redis_error == "run":
-            outage.owe(ready)
     found = {r.item: Ended(OUTCOMES[w]) for r, w in zip(batch, words, strict=True) if w in OUTCOMES}
-    found |= {ready.item: _away(ready, error) for ready, error in refused}
+    refused = _untaken(batch, words)
+    try:
+        while refused:
+            ready, error = refused.pop(0)
+            found[ready.item] = _away(ready, error)
+    finally:
+        for ready, _ in refused:  # a pass was interrupted
+            if ready.receiver.options.on_redis_error == "run":
+                outage.owe(ready)
     return found | _start(_pending(batch, words))
 
 
