@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import secrets
 import sys
 import time
@@ -22,6 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import redis
+
+from .changes import Changes, concerned
 
 if TYPE_CHECKING:
     from tests.app.models import Item
@@ -65,11 +66,6 @@ class Counted:
     """Rests at which Redis still held something of an item."""
     rounds: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
-
-
-def concerned(instance: Any, **kwargs: Any) -> set[int]:
-    """Return where an item is and where it was: a move concerns both."""
-    return {instance.group_id, getattr(instance, "was", instance.group_id)}
 
 
 class Process:
@@ -147,9 +143,8 @@ class Writer(Process):
         from tests.app.models import Group
 
         super().__init__(number, folder)
-        self.chance = random.Random(number)
-        self.groups = list(Group.objects.values_list("pk", flat=True).order_by("pk"))
-        self.rows: list[Item] = []
+        groups = list(Group.objects.values_list("pk", flat=True).order_by("pk"))
+        self.changes = Changes(number, groups)
         self.counted = Counted()
 
     def run(self, phase: Phase) -> Counted:
@@ -159,6 +154,7 @@ class Writer(Process):
         from tests.app.models import Item
 
         self.counted, follow = Counted(), self.follow(phase.way)
+        self.changes.events, self.changes.kinds = 0, self.counted.kinds
         for signal in (post_save, post_delete):
             signal.connect(follow, sender=Item, weak=False)
         if self.number == 0:
@@ -169,56 +165,15 @@ class Writer(Process):
                 break
             self.counted.rounds += 1
             for _ in range(phase.changes):
-                self.change()
+                self.changes.change()
             self.meet()
             if self.number == 0:
                 self.judge(phase)
         self.meet()
         for signal in (post_save, post_delete):
             signal.disconnect(follow, sender=Item)
+        self.counted.events = self.changes.events
         return self.counted
-
-    def change(self) -> None:
-        """Make one change in autocommit, or several in a transaction."""
-        from django.db import transaction
-
-        from tests.app.models import Item
-
-        if self.chance.random() < 0.75:
-            self.touch()
-            return
-        with transaction.atomic():
-            self.touch()
-            with transaction.atomic():
-                Item.objects.create(group_id=self.groups[0], name="never was", value=1)
-                transaction.set_rollback(True)
-            self.touch()
-            self.touch()
-
-    def touch(self) -> None:
-        """Create, save, move or delete a row."""
-        from tests.app.models import Item
-
-        group, value = self.chance.choice(self.groups), self.chance.randrange(10**6)
-        kind = "create" if len(self.rows) < 3 else self.chance.choice(KINDS)
-        self.counted.kinds[kind] += 1
-        self.counted.events += 1
-        if kind == "create":
-            self.rows.append(
-                Item.objects.create(group_id=group, name=str(self.number), value=value)
-            )
-            return
-        row = self.chance.choice(self.rows)
-        if kind == "delete":
-            self.rows.remove(row)
-            row.delete()
-            return
-        row.value = value
-        if kind == "move":
-            row.was, row.group_id = row.group_id, group  # type: ignore[attr-defined]
-            self.counted.events += row.was != group  # type: ignore[attr-defined]
-        row.save()
-        row.__dict__.pop("was", None)
 
     def judge(self, phase: Phase) -> None:
         """Bring about rest, and count what is stale or left behind."""
@@ -241,9 +196,6 @@ class Writer(Process):
                 Group.objects.filter(pk=group.pk).update(total=total)
         if self.counted.stale >= phase.enough:
             self.client.set(f"storm:enough:{phase.way}", 1)
-
-
-KINDS: Final = ("create", "save", "save", "save", "move", "move", "delete")
 
 
 def drain(process: Process, phases: list[Phase]) -> None:

@@ -1,0 +1,201 @@
+"""Chaos: ``python -m tests.chaos --seconds 60``. Real processes, real kills, a real server.
+
+Every half second something bad happens. At the end, at rest, the promises are checked; the last
+line is one JSON object, and the exit code is 0 only if they held.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+from tests.servers import Server, running
+from tests.storm.test_storm import database
+
+STEP: Final = 0.5
+FAULTS: Final = {"kill": 8, "stop": 5, "scripts": 1, "pause": 2, "connections": 2, "restart": 2}
+"""How often each happens."""
+
+
+class Run:
+    """One run: the processes, the server, and what is done to them.
+
+    Args:
+        server: The server; its process is killed and started again.
+        folder: Where the processes log.
+        seed: Chooses the faults.
+        emptying: Whether the server also comes back empty.
+    """
+
+    def __init__(self, server: Server, folder: Path, seed: int, emptying: bool) -> None:
+        from .process import SLOTS, Board
+
+        self.server = server
+        self.folder = folder
+        self.chance = random.Random(seed)
+        self.weights = {**FAULTS, "empty": 2} if emptying else FAULTS
+        self.board = Board()
+        self.processes: list[Any] = [None] * SLOTS
+        self.spawned = 0
+        self.resume: dict[int, float] = {}
+        """When each stopped slot goes on."""
+        self.exempt: dict[int, int] = {}
+        """The pass in which a slot was stopped: it may outlive its lease, and must tell."""
+        self.killed: list[tuple[int, int]] = []
+        """Slot and time of each kill."""
+        self.emptied: list[int] = []
+        self.faults: Counter[str] = Counter()
+
+    def spawn(self, slot: int) -> None:
+        """Start a slot's process, for the first time or in a killed one's place."""
+        from .process import Process, fork
+
+        self.board.may_die[slot] = 0
+        self.spawned += 1
+        live = Process(slot, self.board).live
+        self.processes[slot] = fork.Process(target=live, args=(self.folder, self.spawned))
+        self.processes[slot].start()
+
+    def go(self, seconds: float) -> None:
+        """Let it all happen."""
+        for slot in range(len(self.processes)):
+            self.spawn(slot)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            time.sleep(STEP)
+            self.wake(time.monotonic())
+            (fault,) = self.chance.choices(list(self.weights), list(self.weights.values()))
+            self.faults[fault] += getattr(self, f"do_{fault}")() is not False
+
+    def wake(self, now: float) -> None:
+        """Let stopped processes go on whose time has come."""
+        for slot in [slot for slot, until in self.resume.items() if until <= now]:
+            del self.resume[slot]
+            os.kill(self.processes[slot].pid, signal.SIGCONT)
+
+    def do_kill(self) -> bool:
+        """Kill somebody who holds a lock; what is stopped first can't leave its pass meanwhile."""
+        board = self.board
+        slots = [slot for slot in range(len(self.processes)) if slot not in self.resume]
+        self.chance.shuffle(slots)
+        until = time.monotonic() + STEP
+        while time.monotonic() < until:
+            for slot in slots:
+                if not board.may_die[slot] or self.exempt.get(slot) == board.passes[slot]:
+                    continue
+                process = self.processes[slot]
+                os.kill(process.pid, signal.SIGSTOP)
+                if board.may_die[slot] and self.exempt.get(slot) != board.passes[slot]:
+                    os.kill(process.pid, signal.SIGKILL)
+                    process.join()
+                    self.killed.append((slot, time.monotonic_ns()))
+                    self.spawn(slot)
+                    return True
+                os.kill(process.pid, signal.SIGCONT)
+            time.sleep(0.001)
+        return False
+
+    def do_stop(self) -> bool:
+        """Stop somebody for longer than a lease lasts."""
+        from .settings import TTL
+
+        slot = self.chance.randrange(len(self.processes))
+        if len(self.resume) > 2 or slot in self.resume:
+            return False
+        os.kill(self.processes[slot].pid, signal.SIGSTOP)
+        self.exempt[slot] = self.board.passes[slot]
+        self.resume[slot] = time.monotonic() + TTL * (1.2 + self.chance.random())
+        return True
+
+    def do_scripts(self) -> None:
+        """Make the server forget its scripts."""
+        with self.server.client as client:
+            client.script_flush()
+
+    def do_pause(self) -> None:
+        """Let the server answer nobody for up to three socket timeouts."""
+        with self.server.client as client:
+            client.client_pause(self.chance.randrange(50, 1500))
+
+    def do_connections(self) -> None:
+        """Cut everybody's connections."""
+        with self.server.client as client:
+            client.execute_command("CLIENT KILL TYPE normal SKIPME yes")
+
+    def do_restart(self) -> None:
+        """Kill the server; it comes back with what it had acknowledged."""
+        self.server.end(signal.SIGKILL)
+        time.sleep(self.chance.random())
+        self.server.start()
+
+    def do_empty(self) -> None:
+        """Kill the server; it comes back with nothing."""
+        self.server.end(signal.SIGKILL)
+        shutil.rmtree(self.server.folder / "appendonlydir", ignore_errors=True)
+        self.server.start()
+        self.emptied.append(time.monotonic_ns())
+
+    def rest(self) -> None:
+        """Let the processes end, then drain until nothing is pending."""
+        from .judge import settle
+        from .process import fork
+
+        self.board.over.value = 1
+        self.wake(float("inf"))
+        for process in self.processes:
+            process.join(60)
+            assert process.exitcode == 0, f"a process ended with {process.exitcode}"
+        last = fork.Process(target=settle)
+        last.start()
+        last.join(120)
+        assert last.exitcode == 0, "no rest came about"
+
+    def close(self) -> None:
+        """End what is left."""
+        for process in filter(None, self.processes):
+            process.kill()
+            process.join()
+
+
+def main() -> int:
+    """Run as the command line says; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 10**6)
+    parser.add_argument("--empty", action="store_true", help="the server also comes back empty")
+    options = parser.parse_args()
+    lasting = {"appendonly": "yes", "appendfsync": "always"}
+    with (
+        tempfile.TemporaryDirectory(prefix="recheck-chaos-") as name,
+        running(**lasting) as server,
+        database("postgres", Path(name)) as where,
+    ):
+        os.environ |= {"RECHECK_TEST_REDIS_URL": server.url, **where}
+        os.environ["DJANGO_SETTINGS_MODULE"] = "tests.chaos.settings"
+        from . import judge
+
+        judge.prepare()
+        run = Run(server, Path(name), options.seed, options.empty)
+        try:
+            run.go(options.seconds)
+            run.rest()
+            found = judge.judge(run)
+        finally:
+            run.close()
+    report = {"seconds": options.seconds, "seed": options.seed, **found}
+    print(json.dumps(report))
+    return 0 if report["held"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
