@@ -1,7 +1,7 @@
 """Chaos: ``python -m tests.chaos --seconds 60``. Real processes, real kills, a real server.
 
-Every half second something bad happens. At the end, at rest, the promises are checked; the last
-line is one JSON object, and the exit code is 0 only if they held.
+Every half second something bad happens. Every few seconds all comes to rest, and the promises are
+checked. The last line is one JSON object; the exit code is 0 only if they held.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tests.servers import Server, running
 from tests.storm.test_storm import database
 
 STEP: Final = 0.5
+FAULTS_A_ROUND: Final = 8
 FAULTS: Final = {"kill": 8, "stop": 5, "scripts": 1, "pause": 2, "connections": 2, "restart": 2}
 """How often each happens."""
 
@@ -55,12 +56,13 @@ class Run:
         """Slot and time of each kill."""
         self.emptied: list[int] = []
         self.faults: Counter[str] = Counter()
+        self.rests = 0
 
     def spawn(self, slot: int) -> None:
         """Start a slot's process, for the first time or in a killed one's place."""
         from .process import Process, fork
 
-        self.board.may_die[slot] = 0
+        self.board.may_die[slot] = self.board.parked[slot] = 0
         self.spawned += 1
         live = Process(slot, self.board).live
         self.processes[slot] = fork.Process(target=live, args=(self.folder, self.spawned))
@@ -72,10 +74,16 @@ class Run:
             self.spawn(slot)
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            time.sleep(STEP)
-            self.wake(time.monotonic())
-            (fault,) = self.chance.choices(list(self.weights), list(self.weights.values()))
-            self.faults[fault] += getattr(self, f"do_{fault}")() is not False
+            for _ in range(FAULTS_A_ROUND):
+                time.sleep(STEP)
+                self.wake(time.monotonic())
+                (fault,) = self.chance.choices(list(self.weights), list(self.weights.values()))
+                self.faults[fault] += getattr(self, f"do_{fault}")() is not False
+            self.rest()
+        self.board.over.value = 1
+        for process in self.processes:
+            process.join(60)
+            assert process.exitcode == 0, f"a process ended with {process.exitcode}"
 
     def wake(self, now: float) -> None:
         """Let stopped processes go on whose time has come."""
@@ -146,19 +154,22 @@ class Run:
         self.emptied.append(time.monotonic_ns())
 
     def rest(self) -> None:
-        """Let the processes end, then drain until nothing is pending."""
+        """Let the writers wait, drain until nothing is pending, and look at what is there."""
         from .judge import settle
-        from .process import fork
+        from .process import WRITERS, fork
 
-        self.board.over.value = 1
         self.wake(float("inf"))
-        for process in self.processes:
-            process.join(60)
-            assert process.exitcode == 0, f"a process ended with {process.exitcode}"
-        last = fork.Process(target=settle)
-        last.start()
-        last.join(120)
-        assert last.exitcode == 0, "no rest came about"
+        self.board.quiet.value = 1
+        until = time.monotonic() + 60
+        while not all(self.board.parked[:WRITERS]):
+            assert time.monotonic() < until, "a writer doesn't come to its end"
+            time.sleep(0.01)
+        judge = fork.Process(target=settle, args=(self.board, self.emptied))
+        judge.start()
+        judge.join(120)
+        assert judge.exitcode == 0, "no rest came about"
+        self.rests += 1
+        self.board.quiet.value = 0
 
     def close(self) -> None:
         """End what is left."""
@@ -188,7 +199,6 @@ def main() -> int:
         run = Run(server, Path(name), options.seed, options.empty)
         try:
             run.go(options.seconds)
-            run.rest()
             found = judge.judge(run)
         finally:
             run.close()

@@ -13,6 +13,7 @@ import django
 
 if TYPE_CHECKING:
     from .__main__ import Run
+    from .process import Board
 
 
 def prepare() -> None:
@@ -33,15 +34,15 @@ def prepare() -> None:
     connections.close_all()
 
 
-def settle() -> None:
-    """Drain, as cron would, until nothing is running or pending."""
+def settle(board: Board, emptied: list[int]) -> None:
+    """Drain, as cron would, until nothing is running or pending; then note what isn't right."""
     from django.core.management import call_command
 
     from django_recheck import store, views
 
-    from .process import SLOTS, Board, Process
+    from .process import SLOTS, Process
 
-    process = Process(SLOTS - 1, Board())
+    process = Process(SLOTS - 1, board)
     for name, half in (("inline", 0), ("worker", 1)):
         process.follow(name, half)
     until = time.monotonic() + 60
@@ -49,6 +50,30 @@ def settle() -> None:
         assert time.monotonic() < until
         call_command("recheck_run", verbosity=0)
         time.sleep(0.05)
+    names = store.current().client.scan_iter(count=10_000)
+    left = [key for key in names if b":meta" not in key and not key.endswith(b":fence")]
+    noted = (*_stale(board, emptied), len(left))
+    for index, number in enumerate(noted):
+        board.found[index] += number
+
+
+def _stale(board: Board, emptied: list[int]) -> tuple[int, int]:
+    """Count groups whose total is wrong, and set them right.
+
+    Returns:
+        How many, and how many more whose last change was begun before the server last came back
+        empty: what was pending then is gone.
+    """
+    from tests.app.models import Group, Item
+
+    stale = lost = 0
+    for group in Group.objects.all():
+        total = sum(Item.objects.filter(group=group).values_list("value", flat=True))
+        if group.total != total:
+            gone_with_it = any(board.changed[group.pk] < time for time in emptied)
+            lost, stale = lost + gone_with_it, stale + (not gone_with_it)
+            Group.objects.filter(pk=group.pk).update(total=total)
+    return stale, lost
 
 
 @dataclass
@@ -113,29 +138,20 @@ def recoveries(passes: list[Span]) -> list[float]:
 
 def judge(run: Run) -> dict[str, Any]:
     """Compare what is there with what was promised."""
-    from tests.app.models import Group, Item
+    from .process import FOUND
 
     passes, board = spans(run), run.board
-    stale = lost = 0
-    for group in Group.objects.all():
-        total = sum(Item.objects.filter(group=group).values_list("value", flat=True))
-        if group.total != total:
-            gone_with_it = any(board.changed[group.pk] < time for time in run.emptied)
-            lost, stale = lost + gone_with_it, stale + (not gone_with_it)
-    with run.server.client as client:
-        names = [key for key in client.scan_iter(count=10_000) if b":meta" not in key]
-    left = [key.decode() for key in names if not key.endswith(b":fence")]
+    noted = dict(zip(FOUND, board.found, strict=True))
     overlapping, times = overlaps(passes, run.emptied), recoveries(passes)
     return {
-        "held": not (stale or left or overlapping["unexplained"]),
+        "held": not (noted["stale"] or noted["left"] or overlapping["unexplained"]),
+        "rests": run.rests,
         "events": sum(board.events),
         "passes": len(passes),
         "unlocked": sum(not one.fence for one in passes),
         "faults": dict(run.faults),
-        "stale": stale,
-        "lost_to_an_empty_restart": lost,
+        **noted,
         "overlaps": overlapping,
-        "left": left,
         "recovery_in_ttls": {
             "median": round(statistics.median(times), 2) if times else None,
             "longest": round(max(times), 2) if times else None,

@@ -27,6 +27,7 @@ WORKERS: Final = 2
 SLOTS: Final = WRITERS + WORKERS
 GROUPS: Final = 4
 """Those of the first half are followed inline, the others by the workers."""
+FOUND: Final = ("stale", "lost_to_an_empty_restart", "left")
 PREPARE: Final = """
 CREATE TABLE chaos_pass (
   id bigserial PRIMARY KEY, slot int NOT NULL, grp bigint NOT NULL, fence bigint NOT NULL,
@@ -45,7 +46,12 @@ class Board:
         self.events: Any = fork.Array("q", SLOTS, lock=False)
         self.changed: Any = fork.Array("q", GROUPS + 1, lock=False)
         """When the last change of each group, by its primary key, was begun."""
+        self.parked: Any = fork.Array("b", SLOTS, lock=False)
+        """Whether a writer waits for the end of a rest."""
+        self.quiet: Any = fork.Value("b", 0, lock=False)
         self.over: Any = fork.Value("b", 0, lock=False)
+        self.found: Any = fork.Array("q", len(FOUND), lock=False)
+        """What was found at all rests, in the order of FOUND."""
 
 
 class Process:
@@ -117,7 +123,12 @@ class Process:
 
         groups = list(range(1, GROUPS + 1))
         changes = Changes((self.slot, number), groups, before)
-        while not self.board.over.value or outage._owed:
+        while not self.board.over.value:
+            if self.board.quiet.value and not outage._owed:
+                self.board.parked[self.slot] = True
+                time.sleep(0.01)
+                continue
+            self.board.parked[self.slot] = False
             known = changes.events
             changes.change()
             self.board.events[self.slot] += changes.events - known
