@@ -42,6 +42,8 @@ class Board:
 
     def __init__(self) -> None:
         self.may_die: Any = fork.Array("b", SLOTS, lock=False)
+        self.has_read: Any = fork.Array("b", SLOTS, lock=False)
+        """Whether it is in a pass, between its reading and its writing."""
         self.passes: Any = fork.Array("q", SLOTS, lock=False)
         self.events: Any = fork.Array("q", SLOTS, lock=False)
         self.changed: Any = fork.Array("q", GROUPS + 1, lock=False)
@@ -99,7 +101,9 @@ class Process:
             (number,) = cursor.fetchone()
         self.may_die(run)
         total = sum(Item.objects.filter(group_id=run.key).values_list("value", flat=True))
+        self.board.has_read[self.slot] = True
         time.sleep(random.random() * 0.02)
+        self.board.has_read[self.slot] = False
         self.may_die(run)  # from here on what it has written may be stale, if it isn't held
         Group.objects.filter(pk=run.key).update(total=total)
         with connection.cursor() as cursor:
