@@ -13,4 +13,4 @@ class RecheckConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from . import checks  # noqa: F401 - registers them
+        from . import checks, receiver_checks  # noqa: F401 - registers them

@@ -22,6 +22,7 @@ from .outage import Ready
 from .outcome import Outcome, most_urgent
 from .passes import Pass, own_pass
 from .records import Item
+from .transactions import refuse_manual
 
 if TYPE_CHECKING:
     from .receivers import Receiver
@@ -87,11 +88,7 @@ def deliver(
             # A bound method: Django names a robust callback that raised by its __qualname__.
             transaction.on_commit(entry.__call__, using=using, robust=robust)
         return Outcome.AFTER_COMMIT
-    if connection.connection is not None and not connection.autocommit:
-        raise transaction.TransactionManagementError(
-            f"{receiver.name} can't follow changes of {using!r}: autocommit is switched off by "
-            "hand, so nobody tells when they are committed. Use transaction.atomic()."
-        )
+    refuse_manual(connection, receiver.name)
     others = [ready for ready, own in found if not _kept(own, ready)]
     outcomes = dispatch.deliver(others)
     return most_urgent(outcomes if len(others) == len(found) else [*outcomes, Outcome.COALESCED])

@@ -45,6 +45,6 @@ def capture() -> Any:
 
 
 def restore(value: Any) -> AbstractContextManager[Any]:
-    """Return a context manager in which a captured value is in force."""
+    """Return a context manager in which a captured value is in force, None also being one."""
     context = _context()
-    return nullcontext() if context is None or value is None else context.restore(value)
+    return nullcontext() if context is None else context.restore(value)

@@ -125,6 +125,11 @@ def recheck(
         )
     if name is not None and (not isinstance(name, str) or not name or len(name.split()) != 1):
         raise TypeError(f"@recheck(name=...) takes a word without spaces, not {name!r}.")
+    if isinstance(key, str) and not all(map(str.isidentifier, key.split("."))):
+        raise TypeError(f"@recheck(key={key!r}): a path is names with dots between them.")
+    for option, value in (("keys", keys), ("data", data), ("queryset", queryset)):
+        if value is not None and not callable(value):
+            raise TypeError(f"@recheck({option}=...) takes a callable, not {value!r}.")
     for option, names in (("carry", carry), ("former_names", former_names)):
         if isinstance(names, str):
             raise TypeError(f"@recheck({option}=...) takes a list of names: write [{names!r}].")

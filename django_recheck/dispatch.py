@@ -5,7 +5,6 @@ Events are all recorded before the first pass runs, and before anything raises.
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import logging
 import threading
@@ -15,13 +14,13 @@ from functools import partial
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from . import conf, outage, store
+from . import conf, outage, store, transactions
 from .exceptions import NewerRecord
 from .outage import Ready
 from .outcome import Outcome
-from .passes import prepare
+from .passes import in_running_loop, prepare
 from .records import Grant, Item, clock
-from .runner import OUTCOMES, Ended, Hold
+from .runner import FAILURES, OUTCOMES, Ended, Hold
 
 logger = logging.getLogger("django_recheck")
 
@@ -139,17 +138,6 @@ def _start(batch: list[Ready]) -> dict[Item, Ended]:
     return {}
 
 
-def open_connection() -> BaseDatabaseWrapper | None:
-    """Return a connection of this thread with an open transaction; a TestCase's own don't count."""
-    for connection in connections.all(initialized_only=True):
-        if connection.in_atomic_block:
-            if not all(getattr(b, "_from_testcase", False) for b in connection.atomic_blocks):
-                return connection
-        elif connection.connection is not None and not connection.autocommit:
-            return connection
-    return None
-
-
 def _inline(ready: Ready) -> bool:
     options = ready.receiver.options
     return options.dispatch == "inline" and not options.delay
@@ -159,14 +147,10 @@ def _elsewhere(batch: list[Ready]) -> Callable[[list[Ready]], None] | None:
     """Return how passes are started that can't run here and now, None if they can."""
     if not batch:
         return None
-    connection = open_connection()
+    connection = transactions.opened()
     if connection is not None:
         return partial(_after_commit, connection)
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-    return _in_thread
+    return _in_thread if in_running_loop() else None
 
 
 def _after_commit(connection: BaseDatabaseWrapper, batch: list[Ready]) -> None:
@@ -190,12 +174,15 @@ def _in_thread(batch: list[Ready]) -> None:
             connections.close_all()
 
     context = contextvars.copy_context()
-    threading.Thread(target=context.run, args=(run,), name="django-recheck").start()
+    try:
+        threading.Thread(target=context.run, args=(run,), name="django-recheck").start()
+    except RuntimeError as error:  # no thread is to be had: a drain will run them
+        logger.warning("%d items stay pending: %s", len(batch), error)
 
 
 def run_recorded(batch: Sequence[Ready]) -> None:
     """Run items that stand recorded, as far as they are free and the budget goes."""
-    if open_connection() is None:
+    if transactions.opened() is None:
         _raise_first(ended.error for ended in _run_recorded(batch).values())
 
 
@@ -253,7 +240,7 @@ def _away(ready: Ready, error: Exception) -> Ended:
                 prepared()
             finally:
                 prepared.run.end()
-    except Exception as failure:
+    except FAILURES as failure:
         text = "%s %s: the receiver failed"
         logger.warning(text, *names.values(), exc_info=failure, extra=names)
         return Ended(Outcome.FAILED, error=failure)

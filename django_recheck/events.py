@@ -8,7 +8,7 @@ last.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +111,9 @@ def from_signal(
     varying = ""
     if kind in VARYING and (value := rest.pop(VARYING[kind], None)) is not None:
         varying = dumps(sorted(map(typed, value), key=str))
-    created, raw = bool(rest.pop("created", False)), bool(rest.pop("raw", False))
+    created = raw = False
+    if kind == "post_save":
+        created, raw = bool(rest.pop("created", False)), bool(rest.pop("raw", False))
     values = label = None
     if isinstance(instance, Model):
         values = travel.field_values(instance, receiver.carried)
@@ -142,10 +144,12 @@ class Call:
     """The group's name, "" for a call that none of the events is."""
     signal: str
     sender: Any
-    instance: Model | None
+    row: travel.Row | None
     using: str
     arguments: dict[str, Any]
     data: Any
+    read: Model | None = None
+    """The row as it was read again."""
 
     @classmethod
     def of(cls, group: Group, using: str) -> Call:
@@ -161,12 +165,12 @@ class Call:
                 **plain,
                 **{name: travel.row_named(*row) for name, row in rows.items()},
             }
-            instance = None
+            row = None
             if label is not None:
                 model = travel.sender_named(label)
                 if model is None:
                     raise RecordError(f"This process has no model {label!r}.")
-                instance = travel.restored(model, using, values)
+                row = travel.Row(model, using, {**values})
             varying = None
             if group.varying not in ("", DIFFERS):
                 varying = frozenset(map(untyped, json.loads(group.varying)))
@@ -180,7 +184,7 @@ class Call:
                 "pk_set": None if varying is None else set(varying),
                 "action": action,
             }
-        return cls(group.name, kind, travel.sender_named(sender), instance, using, arguments, data)
+        return cls(group.name, kind, travel.sender_named(sender), row, using, arguments, data)
 
     @property
     def deletes(self) -> bool:
@@ -194,8 +198,10 @@ class Call:
             "sender": self.sender,
             **self.arguments,
         }
-        if self.instance is not None or self.signal in travel.SIGNALS or not self.signal:
-            named["instance"] = self.instance
+        if self.row is not None:
+            named["instance"] = self.read or self.row.restored()
+        elif self.signal in travel.SIGNALS or not self.signal:
+            named["instance"] = None
         return named
 
     def as_save(self) -> Call:
@@ -207,21 +213,6 @@ class Call:
             "using": self.using,
         }
         return replace(self, group="", signal="post_save", arguments=arguments)
-
-
-Shape = Callable[[Any], Any]
-
-
-def read_row(instance: Model, using: str, shape: Shape | None) -> Model | None:
-    """Read a row again, past custom default managers.
-
-    Args:
-        instance: Says which row.
-        using: The database to read from: where the event wrote.
-        shape: The receiver's ``queryset=``, given the queryset and returning one.
-    """
-    rows = type(instance)._base_manager.using(using)
-    return (shape(rows.all()) if shape else rows.all()).filter(pk=instance.pk).first()
 
 
 def group_names(groups: Iterable[Group]) -> tuple[tuple[str, str, str], ...]:

@@ -11,14 +11,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from decimal import Decimal
+from typing import Any, Final
 from uuid import UUID
 
 from django.apps import apps
+from django.core.exceptions import ValidationError
 from django.db import DEFAULT_DB_ALIAS
 from django.db.models import Field, Model
 
 from .exceptions import EventError, RecordError
+
+MOST: Final = 10**1000
+"""Whole numbers from here on are no keys: Python doesn't write all of them."""
 
 
 def dumps(value: Any) -> str:
@@ -73,6 +78,8 @@ def typed(value: Any) -> Any:
                 f"A {value._meta.label} that was never saved can't be a key: it has no primary key."
             )
         pk = primary_key(type(value)).to_python(value.pk)
+        if isinstance(pk, Decimal):
+            pk = pk.normalize()  # 1.5 and 1.50 are one row
         known = pk if isinstance(pk, (int, str, UUID, tuple)) else str(pk)
         return {root._meta.label_lower: typed(known)}
     if isinstance(value, UUID):
@@ -82,6 +89,8 @@ def typed(value: Any) -> Any:
     if isinstance(value, str):
         return str.__str__(value)  # the text that it equals, also where an enum's str() has another
     if isinstance(value, int) and not isinstance(value, bool):
+        if abs(value) >= MOST:
+            raise EventError("A key can't be a whole number of more than 1,000 digits.")
         return int(value)
     raise EventError(
         f"A key can't be {value!r} ({type(value).__name__}): return an int, a str, a UUID, "
@@ -129,6 +138,8 @@ def item_text(key: Any, using: str = DEFAULT_DB_ALIAS, context: Any = None) -> s
 class Concern:
     """What an item's text says: the raw key, the database and the context."""
 
+    typed: Any
+    """The key as JSON that keeps its type."""
     key: Any
     """As the receiver's key gave it; a model instance is its primary key."""
     using: str
@@ -153,7 +164,7 @@ class Concern:
                 raise ValueError("an item has a key, a database and a context")
         except Exception as error:  # whatever stands in Redis, and whatever to_python makes of it
             raise RecordError(f"The item {text[:200]!r} can't be read: {error}") from error
-        return cls(key, using, values[2] if len(values) > 2 else None)
+        return cls(values[0], key, using, values[2] if len(values) > 2 else None)
 
 
 def follow(path: str, named: Mapping[str, Any]) -> Any:
@@ -178,6 +189,16 @@ def follow(path: str, named: Mapping[str, Any]) -> Any:
 def _attribute(instance: Model, name: str, *, last: bool) -> Any:
     for field in instance._meta.concrete_fields:
         if name == field.attname or (name == field.name and last):
-            value = getattr(instance, field.attname)
-            return field.to_python(value) if field.primary_key or field.remote_field else value
-    return getattr(instance, name)
+            return _one_type(field, getattr(instance, field.attname))
+    value = getattr(instance, name)
+    return _one_type(instance._meta.pk, value) if name == "pk" else value
+
+
+def _one_type(field: Field[Any, Any], value: Any) -> Any:
+    """Return a value as it comes out of the database: "5" and 5 are one key of a number's field."""
+    if value is None or hasattr(value, "resolve_expression"):
+        return value
+    try:
+        return field.to_python(value)
+    except ValidationError as error:
+        raise EventError(f"{value!r} of {field} can't be a key: {error.messages[0]}") from error

@@ -73,10 +73,7 @@ class Renewer:
             self._leases.add(lease)
             if self._thread is None:
                 self._until = lease.due
-                self._thread = threading.Thread(
-                    target=self._run, name="django-recheck-leases", daemon=True
-                )
-                self._thread.start()
+                self._start()
             elif lease.due < self._until:  # else it looks early enough, and isn't woken
                 self._until = lease.due
                 self._changed.notify()
@@ -86,6 +83,15 @@ class Renewer:
             if self._pid == os.getpid():  # in a forked child the lock may be a lost thread's
                 with self._changed:
                     self._leases.discard(lease)
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._run, name="django-recheck-leases", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # the interpreter ends, or the system has no thread left
+            logger.warning("Leases aren't renewed, their holds may outlive them: %s", error)
+        else:
+            self._thread = thread
 
     def _run(self) -> None:
         while True:

@@ -61,8 +61,16 @@ class _Breaker:
         return time.monotonic() < self._until
 
     @contextmanager
-    def watch(self) -> Iterator[None]:
-        if self.open:
+    def watch(self, *, asking: bool = False) -> Iterator[None]:
+        """Open it if Redis fails meanwhile.
+
+        Args:
+            asking: Ask Redis although it is open: a hold must be given up if it can be.
+
+        Raises:
+            RedisAway: It is open.
+        """
+        if self.open and not asking:
             raise RedisAway("Redis failed a moment ago and is left alone for now.")
         try:
             yield
@@ -91,13 +99,17 @@ def guarded(ask: Callable[[], T]) -> T | Exception:
 
 
 def owe(ready: Ready) -> None:
-    """Remember that an item needs one more pass under its lock."""
+    """Remember that an item needs one more pass under its lock; of too many the rest is told."""
     with _mutex:
         older = _owed.get(ready.item)
         if older and older.events is not ready.events:
             ready = Ready(ready.receiver, ready.item, ready.events.after(older.events))
         if older or len(_owed) < MOST_OWED:
             _owed[ready.item] = ready
+            return
+    names = {"receiver": ready.receiver.name, "key": ready.item.text}
+    text = "%s %s: its event is lost: Redis is away, and %d items are owed already"
+    logger.error(text, *names.values(), MOST_OWED, extra=names)
 
 
 def collect() -> list[Ready]:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from asgiref.sync import async_to_sync, iscoroutinefunction
+from asgiref.sync import async_to_sync
 from redis.exceptions import RedisError
 
 from . import context, store
-from .events import Call, Events, group_names, read_row
+from .events import Call, Events, group_names
 from .exceptions import LockLost
 from .keys import Concern
 from .records import Grant, Item, clock
@@ -144,22 +144,31 @@ class Prepared:
         if receiver.wants_pass:
             self.named["recheck_pass"] = self.run
         with context.restore(self.run.concern.context):
-            if iscoroutinefunction(receiver.func):
-                _run_coroutine(receiver.func, self.named)
-            else:
-                receiver.func(**self.named)
+            returned = receiver.func(**self.named)
+            if inspect.isawaitable(returned):
+                _await(returned)
 
 
-def _run_coroutine(func: Callable[..., Any], named: dict[str, Any]) -> None:
+def _await(returned: Awaitable[Any]) -> None:
     """Run an async receiver to its end; in a thread where this one has a running loop."""
+
+    async def end() -> None:
+        await returned
+
+    if not in_running_loop():
+        async_to_sync(end)()
+        return
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(contextvars.copy_context().run, async_to_sync(end)).result()
+
+
+def in_running_loop() -> bool:
+    """Return whether this thread is a running event loop's, which mustn't wait."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        async_to_sync(func)(**named)
-        return
-    with ThreadPoolExecutor(1) as pool:
-        run = contextvars.copy_context().run
-        pool.submit(run, partial(async_to_sync(func), **named)).result()
+        return False
+    return True
 
 
 def immediately(
@@ -184,7 +193,7 @@ def prepare(
         events = receiver.event_of(Concern.parse(item.text)).after(events)
     run = Pass(receiver, item, events, grant)
     with context.restore(run.concern.context):
-        found = _choose(receiver, item, run.concern, events)
+        found = _choose(receiver, run.concern, events)
     if found is None:
         return None
     call, run.gone = found
@@ -194,14 +203,14 @@ def prepare(
 
 
 def _choose(
-    receiver: Receiver[..., Any], item: Item, concern: Concern, events: Events
+    receiver: Receiver[..., Any], concern: Concern, events: Events
 ) -> tuple[Call, bool] | None:
     """Return the call and whether its row is gone: newest event first, the row decides."""
     newest = Call.of(events.groups[-1], concern.using)
-    if newest.instance is None or not receiver.options.refresh:
+    if newest.row is None or not receiver.options.refresh:
         return newest, False
-    row = read_row(newest.instance, concern.using, receiver.queryset)
-    if row is None:
+    read = newest.row.read(receiver.queryset)
+    if read is None:
         if not receiver.has_default_key:
             return newest, True
         older = (Call.of(group, concern.using) for group in reversed(events.groups))
@@ -211,13 +220,15 @@ def _choose(
     if newest.deletes:
         others = (Call.of(group, concern.using) for group in reversed(events.groups))
         saves = (call for call in others if call.signal == "post_save")
-        if saved := next((call for call in saves if call.instance == newest.instance), None):
+        if saved := next((c for c in saves if c.row and c.row.pk == newest.row.pk), None):
             call = saved
         elif receiver.receives("post_save", newest.sender):
             call = newest.as_save()
         else:
             return newest, False
-    found = replace(call, instance=row)
-    if not receiver.has_default_key and item not in receiver.items(found.named(), concern.using):
-        return newest, True  # the row has left this key; the new key has its own event
+    found = replace(call, read=read)
+    if not receiver.has_default_key:
+        keys = receiver.typed_keys(found.named())
+        if keys and concern.typed not in keys:
+            return newest, True  # the row has left this key; the new key has its own event
     return found, False

@@ -16,11 +16,12 @@ from django.dispatch import Signal
 from . import commit, conf, connected, context, dispatch, store, travel
 from .events import Events, from_signal
 from .exceptions import EventError
-from .keys import Concern, follow, item_text, primary_key
+from .keys import Concern, follow, item_text, typed
 from .outage import Ready
 from .outcome import Outcome
-from .passes import immediately, prepare
+from .passes import immediately, own_pass, prepare
 from .records import Item
+from .transactions import refuse_manual
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -121,9 +122,16 @@ class Receiver(Generic[P, R]):
         texts = (item_text(key, using, captured) for key in self._keys(named) if key is not None)
         return [Item(self.name, text) for text in dict.fromkeys(texts)]
 
+    def typed_keys(self, named: Mapping[str, Any]) -> list[Any]:
+        """Return the keys of an event as JSON, as ``Concern.typed`` has them."""
+        return [typed(key) for key in self._keys(named) if key is not None]
+
     def _keys(self, named: Mapping[str, Any]) -> Iterable[Any]:
         if self.keys is not None:
-            return self.keys(**named) or ()
+            keys = self.keys(**named)
+            if isinstance(keys, (str, bytes)):
+                raise EventError(f"keys= of {self.name} returned {keys!r}: return a list of keys.")
+            return keys or ()
         if callable(self.key):
             return (self.key(**named),)
         if isinstance(self.key, str):
@@ -170,9 +178,10 @@ class Receiver(Generic[P, R]):
             return Outcome.IGNORED
         events = from_signal(self, signal, named)
         if self.options.dispatch == "immediate":
-            for item in items:
+            others = [item for item in items if own_pass(item) is None]  # as with the lock
+            for item in others:
                 immediately(self, item, events, named)
-            return Outcome.RAN
+            return Outcome.RAN if others else Outcome.COALESCED
         return commit.deliver(self, items, events, using)
 
     def recheck(
@@ -233,7 +242,11 @@ class Receiver(Generic[P, R]):
         return total + sum(self._record(*left) for left in batches.items())
 
     def _record(self, using: str, batch: dict[Item, Ready]) -> int:
-        """Record a batch once its transaction has committed, and empty it."""
+        """Record a batch once its transaction has committed, and empty it.
+
+        Raises:
+            TransactionManagementError: Autocommit is off: nothing tells when it commits.
+        """
         found = list(batch.values())
         batch.clear()
 
@@ -247,6 +260,7 @@ class Receiver(Generic[P, R]):
             robust = self.options.on_redis_error != "raise"
             transaction.on_commit(record, using=using, robust=robust)
         elif found:
+            refuse_manual(connections[using], self.name)
             record()
         return len(found)
 
@@ -275,17 +289,19 @@ class Receiver(Generic[P, R]):
                 f"{self.name} follows {labels}: pass the instance instead of key={key!r}."
             )
         if models:
-            return travel.restored(models[0], DEFAULT_DB_ALIAS, {models[0]._meta.pk.attname: key})
+            return self._instance(models[0], DEFAULT_DB_ALIAS, key)
         return key
+
+    @staticmethod
+    def _instance(model: type[Model], using: str, key: Any) -> Model:
+        return travel.Row(model, using, travel.key_values(model, key)).restored()
 
     def event_of(self, concern: Concern) -> Events:
         """Return the event of a key that nothing else is known of."""
         models, instance = self._models(), None
         sender = models[0] if len(models) == 1 else None
         if self.has_default_key and sender is not None:
-            instance = travel.restored(
-                sender, concern.using, {primary_key(sender).attname: concern.key}
-            )
+            instance = self._instance(sender, concern.using, concern.key)
         named = self._by_hand(sender, instance, concern.using)
         return from_signal(self, named["signal"], named)
 

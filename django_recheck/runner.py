@@ -5,15 +5,17 @@ The store decides what comes next; this module calls the receiver in between.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from django.db.transaction import TransactionManagementError
 from django.dispatch import Signal
 
-from . import lease, outage, signals, store
+from . import lease, outage, signals, store, transactions
 from .events import Events
 from .outcome import Outcome
 from .passes import prepare
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from .receivers import Receiver
 
 logger = logging.getLogger("django_recheck")
+
+FAILURES: Final = (Exception, asyncio.CancelledError)
+"""What a receiver raises by itself. Anything else ends the process or the test, and goes on."""
 
 LONGEST_ERROR: Final = 4000
 """Characters of an exception that its record keeps."""
@@ -48,7 +53,7 @@ class Ended:
 
     outcome: Outcome
     passes: int = 0
-    error: Exception | None = None
+    error: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,7 @@ class Hold:
         self.stopping = stopping
         self.events = Events(0, ())
         self.passes = 0
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.lost = self.told = False
         self.began = 0.0
 
@@ -98,8 +103,8 @@ class Hold:
         """Run passes until the hold is over.
 
         Returns:
-            How it ended. Only what isn't an ``Exception`` (KeyboardInterrupt, SystemExit, …) is
-            raised, after the item was given back.
+            How it ended. Only what ends a process (KeyboardInterrupt, SystemExit, …) is raised,
+            after the item was given back.
         """
         options = self.receiver.options
         kept = lease.Lease(self.grant, options.ttl, options.max_hold)
@@ -134,10 +139,12 @@ class Hold:
                 prepared()
             finally:
                 own = prepared.run.end()
-        except Exception as error:
+                left = transactions.roll_back_what_is_open()
+            if left:
+                text = f"The receiver left a transaction of {left!r} open, which was rolled back."
+                raise TransactionManagementError(text)
+        except BaseException as error:  # also what ends a process: it may be the receiver's own
             return _Worked("failed", error)
-        except BaseException as error:
-            return _Worked("back", error)
         return _Worked("ok", own=(own.count, own.packed()) if own else (0, b""))
 
     def _finish(self, worked: _Worked) -> Grant | Outcome:
@@ -146,7 +153,7 @@ class Hold:
         over = now >= self.until or now - self.began > options.max_hold
         last = over or grant.number >= options.max_passes or self.stopping()
         try:
-            with outage.breaker.watch():
+            with outage.breaker.watch(asking=True):
                 following, resent = store.current().finish(
                     grant,
                     worked.word,
@@ -164,7 +171,7 @@ class Hold:
             outage.owe(outage.Ready(self.receiver, self.item, self.events))
             following = "PENDING"
         self._report(worked, following)
-        if worked.error is not None and not isinstance(worked.error, Exception):
+        if worked.error is not None and not isinstance(worked.error, FAILURES):
             raise worked.error
         if isinstance(following, Grant):
             return following
@@ -190,7 +197,7 @@ class Hold:
 
     def _report(self, worked: _Worked, following: Grant | str) -> None:
         dead = following == "DEAD"
-        if isinstance(worked.error, Exception):
+        if worked.error is not None:
             self.error = worked.error
             level = logging.DEBUG if dead else logging.WARNING  # else its traceback comes twice
             attempts = self.grant.attempts + 1

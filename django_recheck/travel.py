@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from django.apps import apps
 from django.core.exceptions import ValidationError
 from django.db.models import Field, Model, signals
+from django.db.models.base import ModelState
 from django.dispatch import Signal
 
 from .exceptions import EventError
@@ -103,10 +105,10 @@ def field_values(instance: Model, names: Iterable[str]) -> dict[str, Any]:
     Raises:
         EventError: A named field's value can't be written as JSON, nor as Django's serializers do.
     """
-    named = set(names)
+    named, keys = set(names), pk_fields(type(instance))
     values = {}
     for field in instance._meta.concrete_fields:
-        wanted = field.primary_key or field.remote_field or named & {field.name, field.attname}
+        wanted = field in keys or field.remote_field or named & {field.name, field.attname}
         if wanted and field.attname in instance.__dict__:
             value = instance.__dict__[field.attname]
             if hasattr(value, "resolve_expression"):
@@ -131,12 +133,67 @@ def _out(field: Field[Any, Any], instance: Model, value: Any) -> Any:
         return text
 
 
-def restored(model: type[Model], using: str, values: Mapping[str, Any]) -> Model:
-    """Return an instance that has just these values; other fields count as not loaded."""
-    fields = {field.attname: field for field in model._meta.concrete_fields}
-    known = {name: fields[name].to_python(v) for name, v in values.items() if name in fields}
-    names = [name for name in fields if name in known]
-    return model.from_db(using, names, [known[name] for name in names])
+def pk_fields(model: type[Model]) -> list[Field[Any, Any]]:
+    """Return the columns of a primary key: several of a composite key, and a child's parents'."""
+    fields = list(model._meta.pk_fields)
+    while (link := fields[-1].remote_field) and getattr(link, "parent_link", False):
+        fields += link.model._meta.pk_fields
+    return fields
+
+
+def key_values(model: type[Model], key: Any) -> dict[str, Any]:
+    """Return a primary key's value by its columns."""
+    own = model._meta.pk_fields
+    if len(own) > 1:
+        return {field.attname: part for field, part in zip(own, key, strict=True)}
+    return {field.attname: key for field in pk_fields(model)}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row that an event was about: where it is, and what the event carried of it."""
+
+    model: type[Model]
+    using: str
+    values: Mapping[str, Any]
+
+    @property
+    def pk(self) -> Any:
+        """Its primary key, a tuple where it is a composite one."""
+        own = self.model._meta.pk_fields
+        parts = tuple(field.to_python(self.values[field.attname]) for field in own)
+        return parts if len(own) > 1 else parts[0]
+
+    def read(self, shape: Callable[[Any], Any] | None = None) -> Model | None:
+        """Read it again, past custom default managers and from where the event wrote.
+
+        Args:
+            shape: The receiver's ``queryset=``, given the queryset and returning one.
+
+        Returns:
+            The row, None if it is gone.
+
+        Raises:
+            TypeError: The shape makes something else of a row.
+        """
+        rows = self.model._base_manager.using(self.using).all()
+        row = (shape(rows) if shape else rows).filter(pk=self.pk).first()
+        if row is not None and not isinstance(row, Model):
+            raise TypeError(f"queryset= must give model instances, not {type(row).__name__}.")
+        return row
+
+    def restored(self) -> Model:
+        """Return an instance that has just these values; other fields count as not loaded.
+
+        Without ``__init__``: one that looks at fields would load them, of a row that is gone.
+        """
+        instance = self.model.__new__(self.model)
+        instance._state = ModelState()
+        instance._state.adding, instance._state.db = False, self.using
+        for field in self.model._meta.concrete_fields:
+            if field.attname in self.values:
+                setattr(instance, field.attname, field.to_python(self.values[field.attname]))
+        return instance
 
 
 def arguments_out(
@@ -175,6 +232,4 @@ def row_named(label: str, using: str, values: Mapping[str, Any]) -> Model | None
     model = sender_named(label)
     if model is None:
         return None
-    pk = values.get(model._meta.pk.attname)
-    row: Model | None = model._base_manager.using(using).filter(pk=pk).first()
-    return row
+    return Row(model, using, values).read()

@@ -12,7 +12,7 @@ from django.db import connections
 from django.db.transaction import TransactionManagementError
 from redis.exceptions import ResponseError
 
-from . import dispatch, receivers, signals, store, views
+from . import dispatch, receivers, signals, store, transactions, views
 from .exceptions import NewerRecord
 from .outcome import Outcome
 from .records import Grant, Item
@@ -70,7 +70,7 @@ def drain(
         RedisError: Redis doesn't answer.
         TransactionManagementError: This thread is in a transaction.
     """
-    if (connection := dispatch.open_connection()) is not None:
+    if (connection := transactions.opened()) is not None:
         raise TransactionManagementError(
             f"A drain can't run inside a transaction of {connection.alias!r}: its passes would "
             "read what isn't committed. Call it after the transaction."

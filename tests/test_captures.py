@@ -56,6 +56,20 @@ class CaptureTests(TestCase):
         assert self.calls == [("a", 1)]
         assert Item.objects.count() == 1
 
+    def test_c60_immediate_doesnt_call_for_a_receivers_own_save(self) -> None:
+        calls = []
+
+        @receiver(post_save, sender=Item)
+        @recheck(name="tidy")
+        def tidy(sender: Any, instance: Item, **kwargs: Any) -> None:
+            calls.append(instance.name)
+            instance.name = instance.name.strip()
+            instance.save()
+
+        with override_settings(**IMMEDIATE):
+            Item.objects.create(name=" a ")
+        assert calls == [" a "]
+
     def test_c60_immediate_needs_no_capture(self) -> None:
         with override_settings(**IMMEDIATE):
             Item.objects.create(name="a")

@@ -21,6 +21,7 @@ from django.test import override_settings
 
 import django_recheck.checks
 import django_recheck.deploy_checks
+import django_recheck.receiver_checks
 from django_recheck import receivers, recheck
 from tests.app.models import Item
 
@@ -311,7 +312,7 @@ def test_e008_braces_in_the_key_prefix(prefix: str) -> None:
 
 def ids_in_the_code() -> list[str]:
     """Return the ids that the modules of the checks give their messages, each once."""
-    modules = (django_recheck.checks, django_recheck.deploy_checks)
+    modules = (django_recheck.checks, django_recheck.receiver_checks, django_recheck.deploy_checks)
     code = "".join(Path(str(module.__file__)).read_text("utf-8") for module in modules)
     return sorted(set(re.findall(r'message\(\s*"([EW]\d{3})"', code)))
 

@@ -289,6 +289,9 @@ def test_autocommit_switched_off_by_hand_is_refused(note: Receiver[..., Any]) ->
     try:
         with pytest.raises(transaction.TransactionManagementError, match="switched off by hand"):
             Item.objects.create(name="a")
+        with pytest.raises(transaction.TransactionManagementError, match="switched off by hand"):
+            note.recheck_many([1])
+        assert views.counts(store.current()) == {}
     finally:
         transaction.rollback()
         transaction.set_autocommit(True)

@@ -327,7 +327,7 @@ def test_a_drain_survives_a_hostile_item(connect: Connect, passes: list[Any], te
     keyed = connect(max_attempts=1)
     item = Key(keyed.name, text)
     current = store.current()
-    event = keyed.event_of(Concern(1, "default", None)).packed()
+    event = keyed.event_of(Concern.parse("1")).packed()
     current.enqueue([store.Entry(item, 1, event, keyed.options)])
     assert worker.drain().outcomes == {Outcome.DEAD: 1}
     (view,) = views.items(current, [item])

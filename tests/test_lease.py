@@ -285,3 +285,22 @@ def test_a_lease_that_nobody_took_over_is_still_ours(
     assert subject.send() is Outcome.RAN
     assert levels(caplog) == []
     assert look().state == "idle"
+
+
+def test_without_a_thread_a_hold_goes_on_unrenewed_and_the_next_tries_again(
+    subject: Subject, renewer: lease.Renewer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A save in an exit handler, say: the interpreter starts no thread any more."""
+
+    class Ending(threading.Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    subject.does(lambda p: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading, "Thread", Ending)
+        assert subject.send() is Outcome.RAN
+    assert "aren't renewed" in caplog.text
+    assert renewer._leases == set()
+    assert subject.send() is Outcome.RAN
+    assert renewer._thread is not None

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Iterator
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
 from django.db import transaction
 from django.dispatch import Signal, receiver
-from redis.exceptions import RedisError
 
 from django_recheck import Outcome, outage, recheck
 from tests.servers import Server, running
@@ -47,16 +45,6 @@ def test_c30_run_goes_on_unlocked_and_owes_one_more_pass(subject: Subject, serve
     assert other.send() is Outcome.RAN
     assert subject.seen[3:] == [(1, 2, 1)], "any item's next event brings the owed pass along"
     assert look().state == "idle"
-
-
-@pytest.mark.parametrize("policy", ["skip", "raise"])
-def test_c30_skip_and_raise_run_nothing(subject: Subject, server: Server, policy: str) -> None:
-    subject.does(lambda p: None, on_redis_error=policy)
-    server.end()
-    for _ in range(2):
-        with pytest.raises(RedisError) if policy == "raise" else nullcontext():
-            assert subject.send() is Outcome.IGNORED
-    assert subject.seen == []
 
 
 def test_a_pass_that_cant_be_closed_is_owed(subject: Subject, server: Server) -> None:
@@ -115,3 +103,18 @@ def test_c30_what_stands_recorded_isnt_run_unlocked(server: Server) -> None:
 
     probe.send(sender=None)
     assert seen == [1], "the other one waits in Redis"
+
+
+def test_what_is_owed_beyond_the_bound_is_told(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(outage, "MOST_OWED", 2)
+
+    @recheck(name=KEY.receiver, key="value")
+    def held(sender: Any, **kwargs: Any) -> None: ...
+
+    server.end()
+    held.recheck_many([1, 2, 3])
+    held.recheck_many([1, 2])
+    assert caplog.text.count("its event is lost") == 1
+    assert "held 3: its event is lost: Redis is away, and 2 items are owed already" in caplog.text

@@ -25,8 +25,7 @@ from django.db.models.signals import (
 from django.dispatch import Signal, receiver
 from django.test.utils import CaptureQueriesContext, isolate_apps
 
-import django_recheck.checks
-import django_recheck.deploy_checks
+import django_recheck.receiver_checks
 from django_recheck import keys, recheck
 from tests.app.models import Child, Group, Item, Named, ProxyItem
 from tests.test_checks import found, the_one
@@ -207,7 +206,14 @@ def test_w001_a_relation_that_the_row_has_no_column_for(key: str, number: str) -
         ("kept", None),
         ("kept.anything", None),
         ("annotated", None),
-        ("unseen", "E013"),
+        ("made_at_first", None),
+        ("nothing_yet", None),
+        ("nowhere", "E013"),
+        ("day", "E014"),
+        ("day.year", None),
+        ("due", "E014"),
+        ("objects", "E014"),
+        ("_meta", "E014"),
         ("target", "W001"),
         ("target.name", "W001"),
         ("get_state_display", "E014"),
@@ -216,19 +222,28 @@ def test_w001_a_relation_that_the_row_has_no_column_for(key: str, number: str) -
 )
 @isolate_apps("django.contrib.contenttypes", attr_name="isolated")
 def test_what_a_model_may_have_beside_its_fields(key: str, number: str | None) -> None:
+    class Due(Model):
+        day = models.DateField(primary_key=True)
+
+        class Meta:
+            app_label = "contenttypes"
+
     class Rich(Model):
         state = models.IntegerField(choices=[(1, "one")])
         content_type = models.ForeignKey("contenttypes.ContentType", models.CASCADE)
         object_id = models.IntegerField()
         target = GenericForeignKey()
+        day = models.DateField()
+        due = models.ForeignKey("contenttypes.Due", models.CASCADE)
         annotated: int
+        nothing_yet = None
 
         class Meta:
             app_label = "contenttypes"
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
-            self.unseen = self.annotated = 5
+            self.made_at_first = self.annotated = 5
 
         @property
         def shown(self) -> int:
@@ -243,7 +258,7 @@ def test_what_a_model_may_have_beside_its_fields(key: str, number: str | None) -
             return 5
 
     note = recheck(key=key, name="rich")(lambda sender, **kwargs: None)
-    messages = list(django_recheck.checks._key(note, Rich))
+    messages = list(django_recheck.receiver_checks._key(note, Rich))
     assert [str(message.id)[-4:] for message in messages] == ([number] if number else [])
     assert all(message.hint for message in messages)
 

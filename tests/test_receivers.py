@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
-import functools
 import gc
 import inspect
 import pickle
@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from asgiref.sync import iscoroutinefunction
-from django.core.exceptions import ImproperlyConfigured
 from django.db.models.signals import post_delete, post_init, post_save, pre_save
 from django.dispatch import Signal, receiver
 
@@ -69,57 +68,6 @@ def test_calling_it_by_hand_points_to_func() -> None:
 
     with pytest.raises(TypeError, match=r"note\.func\(\.\.\.\)"):
         note(sender=Item)
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "words"),
-    [
-        ({"tll": 5}, TypeError, "did you mean 'ttl'"),
-        ({"ttl": 0.4}, ImproperlyConfigured, "at least 1"),
-        ({"ttl": True}, ImproperlyConfigured, "number of seconds"),
-        ({"delay": 5, "max_wait": 5}, ImproperlyConfigured, "must be above DELAY"),
-        ({"dispatch": "celery"}, ImproperlyConfigured, "no other way to dispatch"),
-        ({"durable": True}, ImproperlyConfigured, "no outbox yet"),
-        ({"concurrency": 3}, ImproperlyConfigured, "no limit of concurrent passes yet"),
-        ({"key": "a", "keys": lambda **_: []}, TypeError, "either key= or keys="),
-        ({"key": 42}, TypeError, "a field's name, a path or a callable"),
-        ({"carry": "name"}, TypeError, r"write \['name'\]"),
-        ({"former_names": "old"}, TypeError, r"write \['old'\]"),
-        ({"name": "two words"}, TypeError, "without spaces"),
-        ({"raise_exceptions": True}, TypeError, "no option"),
-    ],
-)
-def test_wrong_options_are_one_sentence(
-    options: dict[str, Any], error: type[Exception], words: str
-) -> None:
-    with pytest.raises(error, match=words):
-
-        @recheck(**options)
-        def note(sender: Any, **kwargs: Any) -> None: ...
-
-
-def test_methods_and_nameless_callables_are_refused() -> None:
-    class Holder:
-        def method(self, sender: Any, **kwargs: Any) -> None: ...
-
-    def note(extra: int, sender: Any, **kwargs: Any) -> None: ...
-
-    with pytest.raises(TypeError, match="bound method"):
-        recheck(Holder().method)
-    with pytest.raises(TypeError, match="not the method"):
-        recheck(Holder.method)
-    partial = functools.partial(note, 1)
-    with pytest.raises(TypeError, match="no name of its own"):
-        recheck(partial)
-    assert recheck(name="partial")(partial).name == "partial"
-
-
-def test_wrong_order_is_found_and_the_right_one_shown() -> None:
-    with pytest.raises(TypeError, match=r"@receiver\(post_save, \.\.\.\)\n@recheck\n"):
-
-        @recheck
-        @receiver(post_save, sender=Item)  # noqa: DJ013 - the point of the test
-        def note(sender: Any, **kwargs: Any) -> None: ...
 
 
 @pytest.mark.parametrize("signal", [pre_save, post_init])
@@ -326,3 +274,49 @@ def test_data_that_is_no_json_is_named() -> None:
 
     with pytest.raises(EventError, match="data= of data returned is no JSON"):
         probe.send(sender=None)
+
+
+def test_keys_that_are_one_text_are_refused() -> None:
+    probe = Signal()
+
+    @receiver(probe)
+    @recheck(keys=lambda **_: "ab", name="one-text")
+    def note(sender: Any, **kwargs: Any) -> None: ...
+
+    with pytest.raises(EventError, match="keys= of one-text returned 'ab': return a list of keys"):
+        probe.send(sender=None)
+
+
+def test_created_and_raw_are_only_a_saves() -> None:
+    probe, calls = Signal(), []
+
+    @receiver(probe)
+    @recheck(key="user", name="made")
+    def note(sender: Any, user: int, created: str, raw: str, **kwargs: Any) -> None:
+        calls.append((user, created, raw))
+
+    probe.send(sender=None, user=1, created="2020", raw="text")
+    assert calls == [(1, "2020", "text")]
+
+
+class Awaited:
+    """An object whose call is a coroutine."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def __call__(self, sender: Any, **kwargs: Any) -> None:
+        await asyncio.sleep(0)
+        self.calls += 1
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_c51_whatever_can_be_awaited_is(hidden: bool) -> None:
+    probe, awaited = Signal(), Awaited()
+
+    def hiding(sender: Any, **kwargs: Any) -> Any:
+        return awaited(sender, **kwargs)
+
+    probe.connect(recheck(key=lambda **_: 1, name="awaited")(hiding if hidden else awaited))
+    probe.send(sender=None)
+    assert awaited.calls == 1

@@ -15,7 +15,16 @@ import pytest
 from django.db.models.signals import post_save
 from django.dispatch import Signal, receiver
 
-from django_recheck import Outcome, Receiver, conf, current_pass, recheck, store, views, worker
+from django_recheck import (
+    Outcome,
+    Receiver,
+    conf,
+    current_pass,
+    recheck,
+    store,
+    views,
+    worker,
+)
 from django_recheck.records import Grant, pack
 from django_recheck.records import Item as Key
 from tests.app.models import Item
@@ -157,102 +166,6 @@ def test_c04_at_the_cap_the_item_is_handed_over(
     assert tally.outcomes == {Outcome.REQUEUED: 1, Outcome.RAN: 1}, "again, and then the last"
     assert [number for number, _, _ in subject.seen] == [1, 2, 1, 2, 1]
     assert look().state == "idle"
-
-
-# A hold fails
-
-
-def test_a_failure_waits_with_its_events_and_the_newer_ones(
-    subject: Subject, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fail_at_first(recheck_pass: Any) -> None:
-        if len(subject.seen) <= 2:
-            elsewhere(subject.send)
-        if len(subject.seen) == 1:
-            raise ValueError("not today")
-
-    subject.does(fail_at_first)
-    assert subject.send() is Outcome.FAILED
-    assert levels(caplog) == [logging.WARNING]
-    view = look()
-    assert view.record is not None
-    assert (view.state, view.holder, view.record.attempts) == ("due", None, 1)
-    assert (view.record.newer_count, view.record.count) == (2, 0)
-    assert view.record.error.endswith("ValueError: not today\n")
-    seconds, _ = store.current().client.time()
-    assert view.score is not None
-    assert seconds + 30 < view.score <= seconds + 61
-    assert worker.drain().items == 0, "not yet"
-    assert subject.send() is Outcome.RAN, "an event during backoff runs at once"
-    assert subject.seen[:2] == [(1, 1, 1), (1, 3, 2)]
-    assert subject.seen[2:] == [(2, 1, 1)], "success resets the attempts"
-
-
-def test_after_too_many_failures_it_is_dead_until_a_new_event(
-    subject: Subject, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fail_twice(recheck_pass: Any) -> None:
-        if len(subject.seen) < 3:
-            raise ValueError
-
-    subject.does(fail_twice, max_attempts=2)
-    assert [subject.send(), subject.send()] == [Outcome.FAILED, Outcome.DEAD]
-    assert levels(caplog) == [logging.WARNING, logging.ERROR]
-    assert look().state == "dead"
-    assert worker.drain().items == 0
-    assert subject.send() is Outcome.RAN
-    assert subject.seen[-1] == (1, 3, 3)
-    assert look().state == "idle"
-
-
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
-def test_who_ends_the_process_gives_the_item_back(
-    subject: Subject, kind: type[BaseException]
-) -> None:
-    def interrupted(recheck_pass: Any) -> None:
-        if len(subject.seen) == 1:
-            raise kind
-
-    subject.does(interrupted)
-    with pytest.raises(kind):
-        subject.send()
-    view = look()
-    assert view.record is not None
-    assert (view.state, view.holder, view.record.attempts) == ("due", None, 0)
-    assert worker.drain().outcomes == {Outcome.RAN: 1}
-    assert subject.seen == [(1, 1, 1), (1, 1, 1)]
-
-
-class Unspeakable(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError
-
-
-@pytest.mark.parametrize(
-    "error", [Unspeakable(), ValueError("é" * 1_000_000), ValueError("\udcff")]
-)
-def test_any_exception_fits_into_the_record(subject: Subject, error: Exception) -> None:
-    def fail(recheck_pass: Any) -> None:
-        raise error
-
-    subject.does(fail)
-    assert subject.send() is Outcome.FAILED
-    view = look()
-    assert view.record is not None
-    assert view.state == "due"
-    assert 0 < len(view.record.error) <= 4000
-
-
-def test_c16_the_receivers_own_exception_wins(subject: Subject, settings: Any) -> None:
-    settings.RECHECK = {**settings.RECHECK, "RAISE_EXCEPTIONS": True}
-
-    def fail(recheck_pass: Any) -> None:
-        taken_over()
-        raise LookupError("mine")
-
-    subject.does(fail)
-    with pytest.raises(LookupError, match="mine"):
-        subject.send()
 
 
 # A hold's own events

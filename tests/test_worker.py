@@ -307,3 +307,28 @@ def test_a_drain_inside_a_transaction_is_refused(
         worker.drain()
     assert calls == []
     assert worker.drain().items == 1
+
+
+def test_the_command_cant_work_in_a_transaction(rebuild: Receiver[..., Any]) -> None:
+    with transaction.atomic(), pytest.raises(CommandError, match="inside a transaction") as refused:
+        call_command("recheck_run")
+    assert refused.value.returncode == 2
+
+
+def test_a_receiver_that_ends_the_process_is_no_success() -> None:
+    @recheck(name="quitting", key="group")
+    def quitting(sender: Any, **kwargs: Any) -> None:
+        sys.exit(0)
+
+    quitting.recheck_many([1])
+    with pytest.raises(CommandError, match="A pass ended the process") as ended:
+        call_command("recheck_run")
+    assert ended.value.returncode == 1
+
+
+def test_an_entry_without_a_record_leaves_no_lane_behind(rebuild: Receiver[..., Any]) -> None:
+    current = store.current()
+    current.client.zadd(current.lane("rebuild", 0).keys[2], {"5": 1})
+    current.client.sadd(current.lane("rebuild", 0).keys[4], "rebuild")
+    worker.drain()
+    assert views.receivers(current) == []

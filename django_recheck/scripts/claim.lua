@@ -18,7 +18,7 @@ if held then
 end
 if not r then
   local listed = at.due or at.running
-  place(ITEM, at, why == 'broken' and DEAD or nil, now)
+  if why == 'broken' then place(ITEM, at, DEAD, now) else forget(ITEM, at) end
   return {why == 'broken' and 'BROKEN' or listed and 'MISSING' or 'DONE'}
 end
 if r.token == TOKEN then return {'HELD'} end -- a late copy: our own lease is over

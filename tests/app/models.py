@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from django.db import models
 
@@ -40,3 +41,35 @@ class Named(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     items = models.ManyToManyField(Item)
+
+
+class Watched(models.Model):
+    """Remembers what it was read with, as change trackers do."""
+
+    name = models.CharField(max_length=50)
+    value = models.IntegerField(default=0)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.old = (self.name, self.value)
+
+
+class GrandChild(Child):
+    """A child's child: three tables."""
+
+    more = models.IntegerField(default=0)
+
+
+class Priced(models.Model):
+    """A row whose key is a decimal."""
+
+    price = models.DecimalField(max_digits=8, decimal_places=2, primary_key=True)
+
+
+class Seat(models.Model):
+    """A row whose key is made of two columns."""
+
+    pk = models.CompositePrimaryKey("hall", "number")
+    hall = models.UUIDField()
+    number = models.IntegerField()
+    taken = models.BooleanField(default=False)

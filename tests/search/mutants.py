@@ -197,7 +197,7 @@ TEN = [
     Mutant(
         "5: an entry without a record is removed",
         Budget(evictions=1),
-        patch=replaced("claim", "  place(ITEM, at, why == 'broken' and DEAD or nil, now)\n", ""),
+        patch=replaced("claim", " else forget(ITEM, at) end", " end"),
         breaks=ROUND,
     ),
     Mutant(

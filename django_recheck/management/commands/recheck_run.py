@@ -18,6 +18,7 @@ from django.core.management.base import (
     CommandParser,
     SystemCheckError,
 )
+from django.db.transaction import TransactionManagementError
 from redis.exceptions import RedisError
 
 from django_recheck import receivers, worker
@@ -74,8 +75,10 @@ class Command(BaseCommand):
                 )
             except RedisError as error:
                 raise CommandError(f"Redis doesn't answer: {error}", returncode=2) from error
-            except (ImproperlyConfigured, NotImplementedError) as error:
+            except (ImproperlyConfigured, TransactionManagementError) as error:
                 raise CommandError(str(error), returncode=2) from error
+            except SystemExit as error:  # some receiver's, and no success whatever it says
+                raise CommandError(f"A pass ended the process: {error!r}", returncode=1) from error
         self._say(tally, as_json=json, verbosity=verbosity)
         if tally.failed or tally.problems:
             raise SystemExit(1)

@@ -1,0 +1,46 @@
+"""Open transactions: no pass runs in one, and none is left behind by a pass."""
+
+from __future__ import annotations
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.transaction import TransactionManagementError
+
+
+def opened() -> BaseDatabaseWrapper | None:
+    """Return a connection of this thread with an open transaction; a TestCase's own don't count."""
+    for connection in connections.all(initialized_only=True):
+        if connection.in_atomic_block:
+            if not all(getattr(b, "_from_testcase", False) for b in connection.atomic_blocks):
+                return connection
+        elif connection.connection is not None and not connection.autocommit:
+            return connection
+    return None
+
+
+def refuse_manual(connection: BaseDatabaseWrapper, who: str) -> None:
+    """Refuse to follow changes of which nobody can tell when they are committed.
+
+    Raises:
+        TransactionManagementError: Autocommit is off, outside of any atomic block.
+    """
+    if connection.connection is not None and not connection.autocommit:
+        raise TransactionManagementError(
+            f"{who} can't follow changes of {connection.alias!r}: autocommit is switched off by "
+            "hand, so nobody tells when they are committed. Use transaction.atomic()."
+        )
+
+
+def roll_back_what_is_open() -> str | None:
+    """Roll back what a receiver has left open in this thread; the connection goes with it.
+
+    Returns:
+        The database's alias, None if there was nothing.
+    """
+    connection = opened()
+    if connection is None:
+        return None
+    if not any(getattr(b, "_from_testcase", False) for b in connection.atomic_blocks):
+        connection.close()
+        del connections[connection.alias]  # it would stay in its block for ever
+    return connection.alias
