@@ -21,7 +21,7 @@ def subject() -> Subject:
     return Subject()
 
 
-def test_a_failure_waits_with_its_events_and_the_newer_ones(
+def test_c03_a_failure_waits_with_its_events_and_the_newer_ones(
     subject: Subject, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail_at_first(recheck_pass: Any) -> None:

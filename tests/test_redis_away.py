@@ -153,7 +153,7 @@ class Subject:
         return outcome
 
 
-def test_c30_run_runs_once_unlocked_and_once_more_when_it_is_back(
+def test_c29_run_runs_once_unlocked_and_once_more_when_it_is_back(
     away: Away, caplog: pytest.LogCaptureFixture
 ) -> None:
     subject, later = Subject(), Subject(name="later", dispatch="worker")
@@ -180,7 +180,7 @@ def test_c30_run_runs_once_unlocked_and_once_more_when_it_is_back(
     assert views.counts(store.current()) == {}
 
 
-def test_c30_skip_and_raise_run_nothing(away: Away, caplog: pytest.LogCaptureFixture) -> None:
+def test_c29_skip_and_raise_run_nothing(away: Away, caplog: pytest.LogCaptureFixture) -> None:
     skipping = Subject(name="skipping", on_redis_error="skip")
     assert [skipping.send(), skipping.send()] == [Outcome.IGNORED] * 2
     assert skipping.receiver.recheck_many([1, 2]) == 2
@@ -221,7 +221,7 @@ def test_c61_one_wait_then_the_breaker(settings: Any) -> None:
 
 
 @pytest.mark.parametrize("trouble", ["killed", "demoted", "flushed", "connections", "scripts"])
-def test_trouble_in_the_middle_of_a_hold(settings: Any, trouble: str) -> None:
+def test_c31_trouble_in_the_middle_of_a_hold(settings: Any, trouble: str) -> None:
     """What can be mended by one more try isn't seen; what can't leaves the pass owed."""
     with running() as server, server.client as client:
         cache = {**settings.CACHES["recheck"], "LOCATION": server.url}
