@@ -65,6 +65,11 @@ class _Worked:
     skipped: bool = False
     own: tuple[int, bytes] = (0, b"")
 
+    @property
+    def interrupted(self) -> BaseException | None:
+        """What ends the process, or the test."""
+        return None if isinstance(self.error, FAILURES) else self.error
+
 
 def never() -> bool:
     """Say that nobody asked to stop."""
@@ -163,7 +168,7 @@ class Hold:
                     own=worked.own,
                 )
                 if following == "LOST" and grant.ours:
-                    following = self._heal(resent=resent, back=worked.word == "back")
+                    following = self._heal(worked, quiet=resent or worked.word == "back")
         except outage.FAULTS as error:
             names = {"receiver": self.receiver.name, "key": self.item.text}
             text = "%s %s: its pass couldn't be closed: %s"
@@ -171,8 +176,8 @@ class Hold:
             outage.owe(outage.Ready(self.receiver, self.item, self.events))
             following = "PENDING"
         self._report(worked, following)
-        if worked.error is not None and not isinstance(worked.error, FAILURES):
-            raise worked.error
+        if worked.interrupted is not None:
+            raise worked.interrupted
         if isinstance(following, Grant):
             return following
         if self.lost or following == "LOST":
@@ -181,16 +186,17 @@ class Hold:
             return Outcome.GONE
         return OUTCOMES[following]
 
-    def _heal(self, *, resent: bool, back: bool) -> Grant | str:
+    def _heal(self, worked: _Worked, *, quiet: bool) -> Grant | str:
         """Ask for one more pass: a holder that outlived its lease may have had a stale last word.
 
         Quietly, where that is no news: a pass that never began, or a ``finish`` whose reply was
-        lost and whose first copy did close the hold. What was given back isn't run here again.
+        lost and whose first copy did close the hold. What was given back, or interrupted, isn't run
+        here again.
         """
-        quiet = resent or back
         again, self.lost = self.lost, self.lost or not quiet
         packed, current = self.events.packed(), store.current()
-        if again or back:  # one healing pass a hold is enough; the next is for others
+        elsewhere = worked.word == "back" or worked.interrupted is not None
+        if again or elsewhere:  # one healing pass a hold is enough; the next is for others
             entry = store.Entry(self.item, 1, packed, self.receiver.options)
             return current.enqueue([entry])[0]
         return current.request(self.item, packed, 1, self.receiver.options, heal=True)

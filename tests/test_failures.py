@@ -166,3 +166,17 @@ def test_c16_the_receivers_own_exception_wins(subject: Subject, settings: Any) -
     subject.does(fail)
     with pytest.raises(LookupError, match="mine"):
         subject.send()
+
+
+def test_an_interrupted_pass_whose_lease_was_lost_takes_no_lock_for_nobody(
+    subject: Subject,
+) -> None:
+    def interrupted(recheck_pass: Any) -> None:
+        grant = taken_over()
+        store.current().finish(grant, "ok", held.options)
+        raise KeyboardInterrupt
+
+    held = subject.does(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        subject.send()
+    assert (look().state, look().holder) == ("due", None)

@@ -191,7 +191,7 @@ def test_a_first_pass_that_doesnt_read_under_the_lock_is_found(stage: Stage) -> 
 
 
 def test_a_holder_that_doesnt_heal_is_found(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Hold, "_heal", lambda self, **how: "PENDING")
+    monkeypatch.setattr(Hold, "_heal", lambda self, worked, **how: "PENDING")
     assert "stale" in str(find(stage, "lease"))
 
 
