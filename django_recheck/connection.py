@@ -37,6 +37,7 @@ def script(name: str) -> Script:
         "renew": ("record",),
         "enqueue": ("record", "item"),
         "peek": ("record", "item"),
+        "pause": ("record", "item"),
     }
     return Script(name, *parts.get(name, ("record", "item", "lock")))
 

@@ -23,7 +23,8 @@ OVERDUE: Final = 300
 """Seconds after which something that is due should have been drained."""
 
 COMMANDS: Final = (
-    *("DEL @", "EXISTS @", "GET @", "HDEL @ f", "HGET @ f", "HSET @ f v", "PEXPIRE @ 1", "PTTL @"),
+    *("DEL @", "EXISTS @", "GET @", "HDEL @ f", "HEXISTS @ f", "HGET @ f", "HSET @ f v"),
+    *("HSETNX @ f v", "PEXPIRE @ 1", "PTTL @"),
     *("SADD @ m", "SET @ v PX 1", "SISMEMBER @ m", "SMEMBERS @", "SREM @ m", "TIME", "ZADD @ 0 m"),
     *("ZCARD @", "ZRANGE @ 0 0", "ZRANGEBYSCORE @ 0 0", "ZREM @ m", "ZSCORE @ m"),
 )
@@ -198,9 +199,10 @@ def _waiting(there: store.Store) -> Iterator[CheckMessage]:
         said = f"Items wait for receivers that this code doesn't have: {', '.join(unknown)}."
         hint = "Write their names in former_names= of the receivers that took their place."
         yield message("W107", said, hint)
-    times = [found.oldest_due for name, found in counts.items() if name in known]
-    for name, found in counts.items():
-        if name in known and found.running:  # a lease that is over waits for a drain, too
+    drained = {n: found for n, found in counts.items() if n in known and not found.paused}
+    times = [found.oldest_due for found in drained.values()]
+    for name, found in drained.items():
+        if found.running:  # a lease that is over waits for a drain, too
             times += [view.score for view in views.page(there, name, "running", size=1)]
     seconds = there.now()
     oldest = min((time for time in times if time is not None), default=seconds)

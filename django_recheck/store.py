@@ -235,6 +235,19 @@ class Store(Meta):
                     problems[lane.receiver] = f"the item {name!r} is no text, and was thrown away"
         return found, problems
 
+    def pause(self, receivers: Iterable[str], *, paused: bool = True) -> bool:
+        """Let events of some receivers be recorded and wait, or let them go on. One round trip.
+
+        Args:
+            receivers: Their names, former ones too.
+            paused: False lets them go on.
+
+        Returns:
+            Whether that changed something.
+        """
+        calls = [(lane.keys, (lane.receiver, "", int(paused))) for lane in self.lanes(receivers)]
+        return any(self.call_many("pause", calls))
+
     def _throw_away(self, lane: Lane, name: bytes) -> None:
         indexes = (("ZREM", key, name) for key in lane.keys[1:4])
         self.ask(*indexes, ("HDEL", lane.keys[0], name), raising=False)

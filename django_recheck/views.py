@@ -26,6 +26,8 @@ class Counts:
     dead: int = 0
     oldest_due: float | None = None
     """Server time in seconds at which the pass longest owed was due, None if there is none."""
+    paused: bool = False
+    """Whether a person lets its events wait."""
     problem: str = ""
     """Why some of it couldn't be read."""
 
@@ -36,6 +38,7 @@ class Counts:
             self.due + other.due,
             self.dead + other.dead,
             min(times, default=None),
+            self.paused or other.paused,
             self.problem or other.problem,
         )
 
@@ -73,16 +76,17 @@ def counts(store: Store, names: Sequence[str] = ()) -> dict[str, Counts]:
         for command in (
             *(("ZCARD", key) for key in lane.keys[1:4]),
             ("ZRANGE", lane.keys[2], 0, 0, "WITHSCORES"),
+            ("HEXISTS", lane.keys[0], "paused"),
         )
     ]
     replies = store.ask(*commands, raising=False) if lanes else []
     found: dict[str, Counts] = {}
     for index, lane in enumerate(lanes):
-        part = replies[4 * index : 4 * index + 4]
+        part = replies[5 * index : 5 * index + 5]
         problem = next((str(reply) for reply in part if isinstance(reply, Exception)), "")
-        running, due, dead, oldest = (None if isinstance(r, Exception) else r for r in part)
+        running, due, dead, oldest, paused = (None if isinstance(r, Exception) else r for r in part)
         since = oldest[0][1] / 1000 if oldest else None
-        counted = Counts(running or 0, due or 0, dead or 0, since, problem)
+        counted = Counts(running or 0, due or 0, dead or 0, since, bool(paused), problem)
         found[lane.receiver] = found.get(lane.receiver, Counts()) + counted
     return found
 

@@ -1,7 +1,7 @@
 -- A drain asks for one item that an index named. Promises 1 and 4: what a dead holder left is taken over with its
 -- events and the newer ones; what kills its holders again and again backs off and ends dead.
 -- ARGV: 3 token, 4 lease ms, 5 most attempts, 6 first backoff ms, 7 longest backoff ms.
--- Replies: GRANTED fence pass count attempts own events takeover | HELD | LATER (not ripe, or dead) | DEAD (given up
+-- Replies: GRANTED fence pass count attempts own events takeover | HELD | LATER (not ripe, dead, paused) | DEAD (given up
 -- now) | DONE (another ran it) | MISSING (an entry without a record, removed) | BROKEN (put aside as dead) | NEWER (left
 -- alone).
 -- Twice: with the same token while it is held, the same answer and no write.
@@ -38,8 +38,8 @@ if not due and at.dead then
   leave(at, r, DEAD, at.dead)
   return {'LATER'}
 end
-if due and due > now then
-  leave(at, r, DUE, due)
+if PAUSED or due and due > now then
+  leave(at, r, DUE, due or now)
   return {'LATER'}
 end
 return grant(at, r, TOKEN, LEASE, takeover)

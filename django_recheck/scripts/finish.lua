@@ -51,10 +51,10 @@ if not due then
   if held then redis.call('DEL', LOCK) end
   return {'DONE'}
 end
-if due > now or ARGV[8] == '1' then
+if due > now or PAUSED or ARGV[8] == '1' then
   r.token, r.passes = '-', 0
   leave(at, r, DUE, due)
-  return {due > now and 'PENDING' or 'REQUEUED'}
+  return {(due > now or PAUSED) and 'PENDING' or 'REQUEUED'}
 end
 begin(r)
 hold(ITEM, at, r, LEASE)

@@ -5,6 +5,8 @@ local STATE, RUNNING, DUE, DEAD, LANES = unpack(KEYS, 1, 5)
 local LANE, ITEM = ARGV[1], ARGV[2]
 local TIME = redis.call('TIME')
 local now = TIME[1] * 1000 + math.floor(TIME[2] / 1000)
+-- A person may pause a lane: events are recorded and wait. No item is called `paused`: its text would be JSON.
+local PAUSED = redis.call('HEXISTS', STATE, 'paused') == 1
 
 -- The record, or nil and why (absent, newer, broken); then where the item stands.
 local function load(item)

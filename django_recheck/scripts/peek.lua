@@ -3,6 +3,7 @@
 -- ARGV: 3 how many, 4 put off by ms. (2 is unused.) Replies a list of items, lapsed leases first.
 -- Twice: the items of the first time come again later; until then any event runs them.
 local found = {}
+if PAUSED then return found end
 for _, index in ipairs({RUNNING, DUE}) do
   for _, item in ipairs(redis.call('ZRANGEBYSCORE', index, '-inf', now, 'LIMIT', 0, ARGV[3] - #found)) do
     found[#found + 1] = item

@@ -40,4 +40,8 @@ if HEAL and r.attempts > 1 then
   leave(at, r, DUE, r.owed)
   return {'PENDING'}
 end
+if PAUSED then
+  leave(at, r, DUE, due_at(r))
+  return {'PENDING'}
+end
 return grant(at, r, TOKEN, LEASE, takeover)

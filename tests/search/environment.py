@@ -21,6 +21,12 @@ def moves(world: World) -> Iterator[Move]:
         yield _move("time passes", world._replace(redis=redis.later()))
     if redis.lock is not None:
         yield from _lock(world, holder)
+    if redis.paused:
+        goes_on = redis._replace(paused=False, lane=redis.record is not None)
+        yield _move("a person lets it go on", world._replace(redis=goes_on))
+    elif world.budget.pauses:
+        pauses = redis._replace(paused=True, lane=True)
+        yield _move("a person pauses it", spend(world, "pauses")._replace(redis=pauses))
     if world.budget.deaths:
         for index, client in enumerate(world.clients):
             if client.phase not in ("rest", "committed"):

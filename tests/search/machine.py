@@ -48,13 +48,17 @@ class State(NamedTuple):
     dead: int | None = None
     lane: bool = False
     fence: int = 0
+    paused: bool = False
 
     @property
     def empty(self) -> bool:
         """Whether nothing is left of the item."""
         indexes = (self.running, self.due, self.dead)
         return (
-            self.lock is None and self.record is None and indexes == (None,) * 3 and not self.lane
+            self.lock is None
+            and self.record is None
+            and indexes == (None,) * 3
+            and self.lane == self.paused
         )
 
     @property
@@ -65,7 +69,8 @@ class State(NamedTuple):
     @property
     def ripe(self) -> bool:
         """Whether a drain's look at the indexes names the item now."""
-        return any(score is not None and score <= NOW for score in (self.running, self.due))
+        scores = (self.running, self.due)
+        return not self.paused and any(score is not None and score <= NOW for score in scores)
 
     @property
     def waiting(self) -> bool:
@@ -134,7 +139,7 @@ class Machine:
         pipe.execute_command(
             "EVAL", _PUT, 7, *KEYS, ITEM.text, state.lock or "", LEASE if state.ttl else 0,
             b"" if state.record is None else state.record, *(x or 0 for x in state[3:6]),
-            "r" if state.lane else "", state.fence,
+            "r" if state.lane else "", state.fence, int(state.paused),
         )  # fmt: skip
         name, arguments = command
         keys: Sequence[str] = KEYS
@@ -150,6 +155,7 @@ class Machine:
             pipe.zscore(index, ITEM.text)
         pipe.sismember(lanes, "r")
         pipe.get(fence)
+        pipe.hexists(hashed, "paused")
 
 
 _PUT = """
@@ -163,11 +169,12 @@ for i = 2, 4 do
 end
 if ARGV[8] ~= '' then redis.call('SADD', KEYS[5], ARGV[8]) end
 if ARGV[9] ~= '0' then redis.call('SET', KEYS[7], ARGV[9]) end
+if ARGV[10] ~= '0' then redis.call('HSET', KEYS[1], 'paused', 1) end
 """
 
 
 def _read(replies: list[Any]) -> tuple[State, Reply]:
-    put, reply, lock, ttl, record, running, due, dead, lane, fence = replies
+    put, reply, lock, ttl, record, running, due, dead, lane, fence, paused = replies
     for answer in (put, reply):
         if isinstance(answer, Exception):
             raise answer
@@ -183,6 +190,7 @@ def _read(replies: list[Any]) -> tuple[State, Reply]:
         dead=scores[2],
         lane=bool(lane),
         fence=int(fence or 0),
+        paused=bool(paused),
     )
     words = tuple(x.decode() if isinstance(x, bytes) and i != 6 else x for i, x in enumerate(reply))
     return state, words

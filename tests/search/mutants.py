@@ -17,11 +17,12 @@ DELAYED = (Client("delayed", 2),)
 STALE, OVERLAP, LEFT = "stale at rest", "two passes overlap", "something is left when all is done"
 MISSED = "an event that no pass has got"
 ROUND, NO_EVENT = "it goes round for ever", "a pass is granted without its event"
+PAUSED = "a pass begins although its receiver is paused"
 ENDLESS, RIPE = "a lock without an end", "a pass is granted before it is ripe"
 PASS_AGAIN = "if r.passes == PASS + 1 then return begun('AGAIN', r) end\n"
 PASS_LOST = "if r.passes ~= PASS then return {'LOST'} end"
 RESENT = "if r and held == TOKEN and r.token == TOKEN then return begun('GRANTED', r) end\n"
-RIPE_CHECK = "if due and due > now then\n  leave(at, r, DUE, due)\n  return {'LATER'}\nend\n"
+RIPE_CHECK = "PAUSED or due and due > now"
 
 SEVEN = [
     Mutant(
@@ -66,7 +67,7 @@ SEVEN = [
         clients=(Client("inline", 2), Client("inline", 2)),
         patch=replaced(
             "finish",
-            "if due > now or ARGV[8] == '1' then",
+            "if due > now or PAUSED or ARGV[8] == '1' then",
             "if ARGV[8] == '1' then forget(ITEM, at) redis.call('DEL', LOCK) return {'DONE'} end\n"
             "if due > now then",
         ),
@@ -190,7 +191,7 @@ TEN = [
     Mutant(
         "5: a grant looks whether the item is ripe",
         clients=DELAYED,
-        patch=replaced("claim", RIPE_CHECK, ""),
+        patch=replaced("claim", RIPE_CHECK, "PAUSED"),
         rules=Rules(delay=WAIT),
         breaks=RIPE,
     ),
@@ -282,6 +283,25 @@ TEN = [
         clients=TWO,
         rules=Rules(owes_after_the_run=False),
         breaks=STALE,
+    ),
+    Mutant(
+        "a request begins nothing that is paused",
+        Budget(pauses=1),
+        patch=replaced("request", "if PAUSED then", "if false then"),
+        breaks=PAUSED,
+    ),
+    Mutant(
+        "a finish begins nothing that is paused",
+        Budget(pauses=1),
+        patch=replaced("finish", "due > now or PAUSED or", "due > now or"),
+        breaks=PAUSED,
+    ),
+    Mutant(
+        "a claim begins nothing that is paused",
+        Budget(pauses=1),
+        clients=(Client("worker", 1),),
+        patch=replaced("claim", "PAUSED or due and due > now", "due and due > now"),
+        breaks=PAUSED,
     ),
     Mutant(
         "a look puts off what it names, and keeps it",

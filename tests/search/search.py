@@ -116,6 +116,8 @@ class Search:
             return
         if redis.lock is not None or redis.ripe or redis.waiting or world.excused:
             return
+        if redis.paused:
+            return  # what waits for a person is no rest
         self.rests += 1
         if redis.dead is not None:
             record = redis.parsed
@@ -175,11 +177,15 @@ class Search:
 
 
 def _check_state(before: State, after: State, name: str, reply: Reply) -> None:
-    if name == "finish" and reply[0] == "DONE" and not after.empty:
+    word = reply[0] if reply else ""
+    begins = (word == "GRANTED" and before.lock != after.lock) or word == "AGAIN"
+    if before.paused and begins and before.record != after.record:
+        raise Violation("a pass begins although its receiver is paused")
+    if name == "finish" and word == "DONE" and not after.empty:
         raise Violation("something is left when all is done")
     if after.record is not None and after.record != before.record and not after.lane:
         raise Violation("a record that no list of lanes leads to")
     if after.lock is not None and not after.ttl:
-        refused = reply[0] == "HELD" or (name == "request" and reply[0] == "COALESCED")
+        refused = word == "HELD" or (name == "request" and word == "COALESCED")
         if before.ttl or before.lock != after.lock or refused:
             raise Violation("a lock without an end")

@@ -62,6 +62,9 @@ SHALLOW = [
     Case({"inline": (1, 1)}, Budget(stops=1, hurries=1, lapses=1)),
     Case({"inline": (2, 1)}, Budget(owns=1, failures=1)),
     Case({"delayed": (2,), "inline": (1,)}, Budget(lapses=1), Rules(delay=WAIT)),
+    Case({"inline": (2, 1)}, Budget(pauses=2)),
+    Case({"inline": (1,), "worker": (1,)}, Budget(pauses=1, lapses=1, deaths=1)),
+    Case({"inline": (2, 1)}, Budget(pauses=1, failures=2), Rules(attempts=2, counts_failures=True)),
     # What happens again and again, without an end, must end in sight.
     Case({"inline": (1, 1)}, Budget(deaths=-1), TWICE),
     Case({"worker": (1,), "drain": (0,)}, Budget(lapses=-1, deaths=-1), TWICE),
@@ -85,6 +88,9 @@ DEEP = [
         {"delayed": (1,), "worker": (1,)}, Budget(lapses=1, copies=1, deaths=1), Rules(delay=WAIT)
     ),
     Case({"inline": (1, 1)}, Budget(lapses=-1), TWICE),
+    Case({"inline": (2, 1)}, Budget(pauses=2, lapses=1, deaths=1)),
+    Case({"inline": (1, 1)}, Budget(pauses=1, copies=1, lapses=1)),
+    Case({"delayed": (1,), "inline": (1,)}, Budget(pauses=1, failures=1), Rules(delay=WAIT)),
     Case({"worker": (1,), "drain": (0,)}, Budget(lapses=-1, deaths=-1, failures=-1), TWICE),
 ]
 CASES = SHALLOW + (DEEP if os.environ.get("RECHECK_SEARCH") == "deep" else [])

@@ -69,6 +69,8 @@ class Budget(NamedTuple):
     failures: int = 0
     stops: int = 0
     """Passes that are interrupted and given back."""
+    pauses: int = 0
+    """Times that a person pauses the receiver, and lets it go on."""
     hurries: int = 0
     """Holds that are over budget before the cap."""
     owns: int = 0
