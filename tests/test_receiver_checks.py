@@ -127,7 +127,7 @@ def test_a_key_that_all_models_have_needs_no_sender() -> None:
     ],
 )
 def test_e014_a_key_that_is_no_single_value(model: type[Model], key: str) -> None:
-    assert "no single value" in the_one(keyed(model, key=key), "E014").msg
+    assert "no value that can be a key" in the_one(keyed(model, key=key), "E014").msg
 
 
 @pytest.mark.parametrize(
