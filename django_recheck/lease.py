@@ -18,6 +18,12 @@ from .records import Grant, clock
 logger = logging.getLogger("django_recheck")
 
 
+STARVED = (
+    "The thread that renews leases was woken %.1f s late, and holds may outlive them: threads "
+    "don't get to run. uWSGI needs enable-threads for them, gevent needs receivers that yield."
+)
+
+
 class Lease:
     """One hold's lease: the grant of its present pass, and for how long it may be renewed.
 
@@ -96,11 +102,15 @@ class Renewer:
     def _run(self) -> None:
         while True:
             with self._changed:
+                late = 0.0
                 while (left := self._until - clock()) > 0:
                     self._changed.wait(left)
+                    late = clock() - self._until
                 if not self._leases and not self._busy:
                     self._thread = None
                     return
+                if any(late > lease.ttl / 3 for lease in self._leases):
+                    logger.warning(STARVED, late)
                 self._busy = False
                 now = clock()
                 due = [lease for lease in self._leases if lease.due <= now]

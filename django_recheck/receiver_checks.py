@@ -130,7 +130,9 @@ def _key(receiver: Receiver[..., Any], model: type[Model]) -> Iterator[CheckMess
         yield message("E013", text, conf.nearest(part, _columns(at)))
     elif fault == "unfit":
         hint = "Name a field, or write a callable: @recheck(key=lambda instance, **_: ...)."
-        yield message("E014", f"{key}: {part!r} of {at._meta.label} is no value that can be a key.", hint)
+        yield message(
+            "E014", f"{key}: {part!r} of {at._meta.label} is no value that can be a key.", hint
+        )
     elif fault == "queries":
         column = part if part in _columns(at) else model._meta.pk.attname
         hint = f"Write key={column!r}, a column of the row, and find the rest in the receiver."

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,11 +61,9 @@ def test_c03_what_came_during_a_failing_pass_keeps_its_database() -> None:
     assert views.counts(store.current()) == {}
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_c05_a_killed_holders_events_are_taken_over_when_its_lease_is_over_and_not_before(
-    subject: Subject,
-) -> None:
-    """C06, C21 and C22, too: its record has no end, the lock has one, and nobody is hurried."""
+@pytest.fixture
+def killed(subject: Subject) -> Subject:
+    """The item whose holder, another process, was killed in its first pass a moment ago."""
     read, write = os.pipe()
     parent = os.getpid()
 
@@ -74,7 +73,9 @@ def test_c05_a_killed_holders_events_are_taken_over_when_its_lease_is_over_and_n
             signal.pause()
 
     subject.does(stay, ttl=1)
-    child = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # other threads are there, and idle
+        child = os.fork()
     if not child:
         subject.send()
         os._exit(1)
@@ -83,17 +84,31 @@ def test_c05_a_killed_holders_events_are_taken_over_when_its_lease_is_over_and_n
     os.close(write)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
+    return subject
 
-    assert subject.send() is Outcome.COALESCED
+
+def test_c05_a_killed_holders_events_and_the_newer_ones_are_taken_over(killed: Subject) -> None:
+    assert killed.send() is Outcome.COALESCED
     assert worker.drain().items == 0, "not before its lease is over"
+    until(lambda: worker.drain().items)
+    assert killed.seen == [(1, 2, 2)], "both events, and the death counts as an attempt"
+    assert look().state == "idle"
+
+
+def test_c06_what_is_pending_has_no_end_and_stands_in_an_index(killed: Subject) -> None:
+    assert killed.send() is Outcome.COALESCED
     view, current = look(), store.current()
     assert view.record is not None
     assert (view.state, view.record.count, view.record.newer_count) == ("running", 1, 1)
-    assert 0 < (view.lease_left or 0) <= 1
-    assert current.client.pttl(current.lane_of(KEY).keys[0]) == -1
-    until(lambda: worker.drain().items)
-    assert subject.seen == [(1, 2, 2)], "both events, and the death counts as an attempt"
-    assert look().state == "idle"
+    lane = current.lane_of(KEY)
+    assert [current.client.pttl(key) for key in lane.keys if current.client.exists(key)] == [-1] * 3
+
+
+def test_c21_a_killed_holder_blocks_its_key_for_a_lease_and_no_longer(killed: Subject) -> None:
+    assert 0 < (look().lease_left or 0) <= 1
+    until(lambda: look().holder is None)
+    assert killed.send() is Outcome.RAN
+    assert killed.seen == [(1, 2, 2)]
 
 
 def test_c07_a_pass_that_begins_ends_the_window_of_a_delay() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
@@ -13,11 +14,12 @@ from typing import Any
 import pytest
 from django.dispatch import Signal, receiver
 
-from django_recheck import LockLost, Outcome, lease, outage, recheck, store
+from django_recheck import LockLost, Outcome, conf, lease, outage, recheck, store
 from django_recheck.events import Events
 from django_recheck.records import Grant
+from django_recheck.records import Item as Key
 from tests.servers import of_the_run, running
-from tests.test_runner import KEY, Subject, elsewhere, end_lease, levels, look, taken_over
+from tests.test_runner import EVENT, KEY, Subject, elsewhere, end_lease, levels, look, taken_over
 
 
 @pytest.fixture
@@ -304,3 +306,28 @@ def test_without_a_thread_a_hold_goes_on_unrenewed_and_the_next_tries_again(
     assert renewer._leases == set()
     assert subject.send() is Outcome.RAN
     assert renewer._thread is not None
+
+
+def test_an_async_pass_keeps_its_lease(subject: Subject) -> None:
+    seen = []
+
+    @receiver(subject.signal)
+    @recheck(name=KEY.receiver, key=lambda **_: 1, ttl=1)
+    async def held(sender: Any, recheck_pass: Any, **kwargs: Any) -> None:
+        first = recheck_pass.deadline
+        while not recheck_pass.lost and recheck_pass.deadline < first + 1.2:
+            await asyncio.sleep(0.01)
+        seen.append(recheck_pass.lost)
+
+    assert subject.send() is Outcome.RAN
+    assert seen == [False]
+
+
+def test_all_leases_are_renewed_in_one_call(renewer: lease.Renewer) -> None:
+    current, options = store.current(), conf.Options(KEY.receiver, {"TTL": 30})
+    grants = [current.request(Key(KEY.receiver, str(n)), EVENT, 1, options) for n in range(50)]
+    held = [lease.Lease(grant, 60, 3600) for grant in grants if isinstance(grant, Grant)]
+    before, ends = calls(), [kept.grant.deadline for kept in held]
+    renewer.renew(held)
+    assert calls() == before + 1
+    assert all(kept.grant.deadline > end + 20 for kept, end in zip(held, ends, strict=True))
