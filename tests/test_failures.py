@@ -180,3 +180,18 @@ def test_an_interrupted_pass_whose_lease_was_lost_takes_no_lock_for_nobody(
     with pytest.raises(KeyboardInterrupt):
         subject.send()
     assert (look().state, look().holder) == ("due", None)
+
+
+def test_backoffs_double_up_to_the_longest_and_are_spread(subject: Subject) -> None:
+    def fail(recheck_pass: Any) -> None:
+        raise ValueError
+
+    subject.does(fail, backoff=(100, 350), max_attempts=9)
+    spread = set()
+    for longest in (100, 200, 350, 350):
+        assert subject.send() is Outcome.FAILED, "an event during backoff runs at once"
+        seconds, micros = store.current().client.time()
+        waits = (look().score or 0) - seconds - micros / 1e6
+        assert 0.74 * longest < waits <= longest
+        spread.add(round(waits / longest, 3))
+    assert len(spread) > 1
