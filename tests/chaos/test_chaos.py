@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 pytestmark = pytest.mark.postgres
-SECONDS = "25" if os.environ.get("CI") else "10"
+SECONDS = "15" if os.environ.get("CI") else "8"
 
 
 @pytest.fixture(scope="module", params=[[], ["--empty"]], ids=["lasting", "emptied"])
