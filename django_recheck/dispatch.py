@@ -236,10 +236,7 @@ def _away(ready: Ready, error: Exception) -> Ended:
     try:
         prepared = prepare(ready.receiver, ready.item, ready.events, None)
         if prepared is not None:
-            try:
-                prepared()
-            finally:
-                prepared.run.end()
+            prepared.whole()
     except FAILURES as failure:
         text = "%s %s: the receiver failed"
         logger.warning(text, *names.values(), exc_info=failure, extra=names)

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import async_to_sync
+from django.db.transaction import TransactionManagementError
 from redis.exceptions import RedisError
 
-from . import context, store
+from . import context, store, transactions
 from .events import Call, Events, group_names
 from .exceptions import LockLost
 from .keys import Concern
@@ -137,6 +138,26 @@ class Prepared:
     def __call__(self) -> None:
         """Call the receiver, in a context of its own."""
         contextvars.copy_context().run(self._within)
+
+    def whole(self) -> Events | None:
+        """Call the receiver, and end the pass.
+
+        Returns:
+            The events of its own that it kept.
+
+        Raises:
+            TransactionManagementError: It left a transaction open.
+        """
+        try:
+            self()
+        finally:
+            own = self.run.end()
+            left = transactions.roll_back_what_is_open()
+        if left:
+            raise TransactionManagementError(
+                f"The receiver left a transaction of {left!r} open, which was rolled back."
+            )
+        return own
 
     def _within(self) -> None:
         receiver = self.run.receiver

@@ -12,10 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from django.db.transaction import TransactionManagementError
 from django.dispatch import Signal
 
-from . import lease, outage, signals, store, transactions
+from . import lease, outage, signals, store
 from .events import Events
 from .outcome import Outcome
 from .passes import prepare
@@ -140,14 +139,7 @@ class Hold:
             if clock() >= grant.deadline:
                 return _Worked("back")
             self.passes += 1
-            try:
-                prepared()
-            finally:
-                own = prepared.run.end()
-                left = transactions.roll_back_what_is_open()
-            if left:
-                text = f"The receiver left a transaction of {left!r} open, which was rolled back."
-                raise TransactionManagementError(text)
+            own = prepared.whole()
         except BaseException as error:  # also what ends a process: it may be the receiver's own
             return _Worked("failed", error)
         return _Worked("ok", own=(own.count, own.packed()) if own else (0, b""))

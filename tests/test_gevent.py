@@ -19,7 +19,7 @@ from django_recheck import current_pass, recheck, store, views, worker
 
 probe, passes = Signal(), []
 
-@recheck(key="value", name="green", ttl=1)
+@recheck(key="value", name="green", ttl=2)
 def green(sender, recheck_pass, **kwargs):
     passes.append(recheck_pass.number)
     HOLD
@@ -37,9 +37,9 @@ while views.counts(store.current()):  # what was given back, or waits for a leas
     worker.drain()
     gevent.sleep(0.05)
 """
-WAITING = "if recheck_pass.number == 1 and recheck_pass.key == 1: gevent.sleep(2.5)"
+WAITING = "if recheck_pass.number == 1 and recheck_pass.key == 1: gevent.sleep(4.5)"
 BUSY = """
-    until = time.monotonic() + 1.3
+    until = time.monotonic() + 2.5
     while len(passes) < 3 and time.monotonic() < until: pass
 """
 
@@ -65,6 +65,6 @@ def test_c20_a_greenlet_that_waits_keeps_its_lease() -> None:
 
 
 def test_c20_a_greenlet_that_lets_nobody_run_loses_it_and_no_event() -> None:
-    *passes, told = said(BUSY)
-    assert "was woken" in told
-    assert {line.rpartition(" ")[0] for line in passes} >= {"pass 1 1", "pass 2 1"}
+    lines = said(BUSY)
+    assert any("was woken" in line for line in lines), "threads don't get to run"
+    assert {line.rpartition(" ")[0] for line in lines} >= {"pass 1 1", "pass 2 1"}

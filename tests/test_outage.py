@@ -10,7 +10,7 @@ import pytest
 from django.db import transaction
 from django.dispatch import Signal, receiver
 
-from django_recheck import Outcome, outage, recheck
+from django_recheck import Outcome, outage, recheck, transactions
 from tests.servers import Server, running
 from tests.test_runner import KEY, Subject, look
 
@@ -103,6 +103,23 @@ def test_c30_what_stands_recorded_isnt_run_unlocked(server: Server) -> None:
 
     probe.send(sender=None)
     assert seen == [1], "the other one waits in Redis"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_unlocked_pass_leaves_no_transaction_open_either(
+    subject: Subject, server: Server
+) -> None:
+    opened = []
+
+    def leave_open(recheck_pass: Any) -> None:
+        opened.append(transactions.opened() is not None)
+        transaction.atomic().__enter__()
+
+    subject.does(leave_open)
+    server.end()
+    assert [subject.send(), subject.send()] == [Outcome.FAILED] * 2
+    assert opened == [False, False]
+    assert transactions.opened() is None
 
 
 def test_what_is_owed_beyond_the_bound_is_told(

@@ -43,8 +43,8 @@ def settle(board: Board, emptied: list[int]) -> None:
     from .process import SLOTS, Process
 
     process = Process(SLOTS - 1, board)
-    for name, half in (("inline", 0), ("worker", 1)):
-        process.follow(name, half)
+    process.follow("worker", 1)
+    process.follow("inline", 0)
     until = time.monotonic() + 60
     while any(c.running or c.due for c in views.counts(store.current()).values()):
         assert time.monotonic() < until

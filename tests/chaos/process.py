@@ -67,8 +67,8 @@ class Process:
     def live(self, folder: Path, number: int) -> None:
         """Do what the slot's role is until the run is over."""
         logging.basicConfig(filename=folder / f"log-{self.slot}", level=logging.INFO, force=True)
-        for name, half in (("inline", 0), ("worker", 1)):
-            self.follow(name, half)
+        self.follow("worker", 1)
+        self.follow("inline", 0)  # last: who dies in its pass has told Redis all of the change
         if self.is_worker:
             self.work()
         else:
