@@ -41,6 +41,7 @@ WAITING = "if recheck_pass.number == 1 and recheck_pass.key == 1: gevent.sleep(4
 BUSY = """
     until = time.monotonic() + 2.5
     while len(passes) < 3 and time.monotonic() < until: pass
+    gevent.sleep(0.01)
 """
 
 

@@ -14,6 +14,7 @@ from django.dispatch import Signal, receiver
 
 from django_recheck import Outcome, Receiver, deploy_checks, outage, recheck, store, views, worker
 from django_recheck.records import Grant, Item, pack
+from tests.servers import running
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -250,16 +251,23 @@ def test_any_lock_is_waited_for_and_no_longer(shop: Shop, token: bytes, ends: bo
     assert views.counts(current) == {}
 
 
-def test_an_item_that_is_no_text_is_thrown_away_and_told(
-    shop: Shop, settings: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    settings.CACHES["recheck"]["OPTIONS"]["CONNECTION_POOL_KWARGS"] = {"decode_responses": True}
-    shop.due(b"\xff", record(EVENT))
-    shop.other.recheck_many([1])
-    tally = worker.drain()
-    assert tally.outcomes == {Outcome.RAN: 1}
-    assert "b'\\xff' is no text" in tally.problems["struck"]
-    assert views.counts(store.current())["struck"] == views.Counts()
+@pytest.mark.parametrize("decoding", [False, True])
+def test_what_is_no_text_is_thrown_away_and_told(shop: Shop, settings: Any, decoding: bool) -> None:
+    with running() as server:
+        options = {"CONNECTION_POOL_KWARGS": {"decode_responses": decoding}}
+        cache = {**settings.CACHES["recheck"], "LOCATION": server.url, "OPTIONS": options}
+        settings.CACHES = {**settings.CACHES, "own": cache}
+        settings.RECHECK = {**settings.RECHECK, "CACHE": "own"}
+        shop.due(b"\xff", record(EVENT))
+        shop.due(b"1", record(pack([b'["","",""]', b"", b"\xff", b"\xff"])))
+        shop.other.recheck_many([1])
+        tally = worker.drain()
+        assert tally.outcomes[Outcome.RAN] == 1
+        assert "b'\\xff' is no text" in tally.problems["struck"]
+        assert shop.send() is Outcome.RAN
+        views.page(store.current(), "struck", "dead")
+        deploy_checks.check_server()
+        store.current().client.connection_pool.disconnect()
 
 
 @pytest.mark.parametrize("text", [b"\xff", b"many", b"9" * 5000, b"-1", "²".encode()])

@@ -19,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 
 from django_recheck import Outcome, Receiver, outage, receivers, recheck, store, views, worker
 from django_recheck.records import Grant, Item, pack
+from tests.servers import running
 from tests.test_runner import elsewhere
 
 KEYS = st.sampled_from([1, 2, 3])
@@ -204,14 +205,14 @@ class Life(RuleBasedStateMachine):
 
 
 @pytest.fixture
-def own_database(settings: Any) -> Iterator[None]:
-    """A database of the server that nobody else uses, as it is flushed."""
-    url = settings.CACHES["recheck"]["LOCATION"].rpartition("/")[0] + "/9"
-    cache = {**settings.CACHES["recheck"], "LOCATION": url}
-    settings.CACHES = {**settings.CACHES, "ninth": cache}
-    settings.RECHECK = {**settings.RECHECK, "CACHE": "ninth"}
-    yield
-    outage.forget()
+def own_server(settings: Any) -> Iterator[None]:
+    """A server that nobody else uses, as it is flushed."""
+    with running() as server:
+        cache = {**settings.CACHES["recheck"], "LOCATION": server.url}
+        settings.CACHES = {**settings.CACHES, "own": cache}
+        settings.RECHECK = {**settings.RECHECK, "CACHE": "own"}
+        yield
+        outage.forget()
 
 
 def live(*, shrink: bool = True) -> None:
@@ -230,7 +231,7 @@ def live(*, shrink: bool = True) -> None:
     )
 
 
-@pytest.mark.usefixtures("own_database")
+@pytest.mark.usefixtures("own_server")
 def test_whatever_happens_nothing_is_stale_at_rest() -> None:
     happened.clear()
     live()
@@ -238,7 +239,7 @@ def test_whatever_happens_nothing_is_stale_at_rest() -> None:
     assert all(happened[what] for what in wanted), f"it was no life: {happened}"
 
 
-@pytest.mark.usefixtures("own_database")
+@pytest.mark.usefixtures("own_server")
 @pytest.mark.parametrize("mutant", ["no heal", "no takeover"])
 def test_a_rule_that_is_switched_off_is_found(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if mutant == "no heal":
