@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 pytestmark = pytest.mark.postgres
-SECONDS = "15" if os.environ.get("CI") else "8"
+SECONDS = "8"
 
 
 @pytest.fixture(scope="module", params=[[], ["--empty"]], ids=["lasting", "emptied"])
