@@ -77,20 +77,22 @@ class Process:
         self.log = (folder / f"passes-{number}.log").open("w")
         self.meetings = 0
 
-    def until(self, condition: Callable[[], object]) -> None:
-        """Wait for the others."""
+    def until(self, condition: Callable[[], object], pause: float = 0.002) -> None:
+        """Wait for the others, ``pause`` seconds between two looks."""
         end = time.monotonic() + WAIT
         while not condition():
             assert time.monotonic() < end, "the others are gone"
             assert not self.client.exists("storm:failed"), "another has failed"
-            time.sleep(0.0005)
+            time.sleep(pause)
 
     def meet(self) -> None:
-        """Wait until all writers are here."""
+        """Wait until all writers are here: the last one lets the others go, all at once."""
         self.meetings += 1
         name = f"storm:meeting:{self.meetings}"
-        self.client.incr(name)
-        self.until(lambda: int(self.client.get(name) or 0) >= WRITERS)
+        if self.client.incr(name) == WRITERS:
+            self.client.rpush(f"{name}:over", *range(WRITERS - 1))
+        else:
+            self.until(lambda: self.client.blpop([f"{name}:over"], timeout=1), pause=0)
 
     def rebuild(self, way: str, group: int, fence: int) -> None:
         """Write a group's total, and when that began and ended."""
