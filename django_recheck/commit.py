@@ -11,21 +11,15 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from . import conf, dispatch
-from .events import Events
 from .outage import Ready
 from .outcome import Outcome, most_urgent
 from .passes import Pass, own_pass
-from .records import Item
 from .transactions import refuse_manual
-
-if TYPE_CHECKING:
-    from .receivers import Receiver
 
 _numbers = itertools.count()
 _waiting: weakref.WeakKeyDictionary[
@@ -61,15 +55,11 @@ def _kept(own: Pass | None, ready: Ready) -> bool:
     return own is not None and own.keep(ready.events)
 
 
-def deliver(
-    receiver: Receiver[..., Any], items: Sequence[Item], events: Events, using: str
-) -> Outcome:
-    """Deliver an event when its transaction has committed: now, where there is none.
+def deliver(batch: Sequence[Ready], using: str) -> Outcome:
+    """Deliver one receiver's event when its transaction has committed: now, where there is none.
 
     Args:
-        receiver: Whose event it is.
-        items: What it concerns.
-        events: The event.
+        batch: The items that it concerns, at least one.
         using: The database whose commit counts.
 
     Returns:
@@ -79,7 +69,8 @@ def deliver(
         TransactionManagementError: Autocommit is off: nothing tells when the change commits.
     """
     connection = connections[using]
-    found = [(Ready(receiver, item, events), own_pass(item)) for item in items]
+    receiver = batch[0].receiver
+    found = [(ready, own_pass(ready.item)) for ready in batch]
     if connection.in_atomic_block:
         robust = not conf.get("RAISE_EXCEPTIONS") and receiver.options.on_redis_error != "raise"
         for ready, own in found:

@@ -163,7 +163,7 @@ class Call:
             label, values, plain, rows, data = json.loads(group.body)
             arguments = {
                 **plain,
-                **{name: travel.row_named(*row) for name, row in rows.items()},
+                **{name: travel.referred(*row) for name, row in rows.items()},
             }
             row = None
             if label is not None:

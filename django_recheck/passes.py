@@ -24,6 +24,7 @@ from .keys import Concern
 from .records import Grant, Item, clock
 
 if TYPE_CHECKING:
+    from .outage import Ready
     from .receivers import Receiver
 
 _open: contextvars.ContextVar[tuple[Pass, ...]] = contextvars.ContextVar("recheck_open", default=())
@@ -192,11 +193,9 @@ def in_running_loop() -> bool:
     return True
 
 
-def immediately(
-    receiver: Receiver[..., Any], item: Item, events: Events, named: Mapping[str, Any]
-) -> None:
+def immediately(ready: Ready, named: Mapping[str, Any]) -> None:
     """Call the receiver with the signal's own arguments, without lock and Redis."""
-    Prepared(Pass(receiver, item, events, None), dict(named))()
+    Prepared(Pass(ready.receiver, ready.item, ready.events, None), dict(named))()
 
 
 def prepare(

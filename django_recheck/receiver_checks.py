@@ -21,7 +21,7 @@ from django.db.models.fields.related_descriptors import (
 from django.db.models.manager import ManagerDescriptor
 from django.db.models.options import Options
 
-from . import conf, connected, travel
+from . import conf, connected, relations, travel
 from .deploy_checks import message
 from .receivers import FORBIDDEN, Receiver, registry
 
@@ -94,6 +94,9 @@ def _connections(receiver: Receiver[..., Any]) -> Iterator[CheckMessage]:
             yield message("E018", text, 'Write @recheck(key=lambda **_: "all"), say.')
         elif signal in OF_A_ROW:
             models |= dict.fromkeys(connected.senders_of(signal, receiver))
+        elif signal is signals.m2m_changed:
+            throughs = connected.senders_of(signal, receiver)
+            models |= dict.fromkeys(f.model for t in throughs for f in relations.fields_through(t))
     for model in models:
         if model is not None:
             yield from _carried(receiver, model)

@@ -13,7 +13,7 @@ from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.db.models import Model, signals
 from django.dispatch import Signal
 
-from . import commit, conf, connected, context, dispatch, store, travel
+from . import commit, conf, connected, context, dispatch, relations, store, travel
 from .events import Events, from_signal
 from .exceptions import EventError
 from .keys import Concern, follow, item_text, typed
@@ -173,16 +173,21 @@ class Receiver(Generic[P, R]):
         using = named.get("using") or (instance._state.db if isinstance(instance, Model) else None)
         if not isinstance(using, str) or using not in connections:
             using = DEFAULT_DB_ALIAS
-        items = self.items(named, using)
-        if not items:
+        ready, calls = [], [named]
+        if signal is signals.m2m_changed:
+            calls = relations.concerned(self, named, using)
+        for call in calls:
+            if items := self.items(call, using):
+                events = from_signal(self, signal, call)
+                ready += [(Ready(self, item, events), call) for item in items]
+        if not ready:
             return Outcome.IGNORED
-        events = from_signal(self, signal, named)
         if self.options.dispatch == "immediate":
-            others = [item for item in items if own_pass(item) is None]  # as with the lock
-            for item in others:
-                immediately(self, item, events, named)
+            others = [one for one in ready if own_pass(one[0].item) is None]  # as with the lock
+            for one, call in others:
+                immediately(one, call)
             return Outcome.RAN if others else Outcome.COALESCED
-        return commit.deliver(self, items, events, using)
+        return commit.deliver([one for one, _ in ready], using)
 
     def recheck(
         self,
@@ -207,14 +212,14 @@ class Receiver(Generic[P, R]):
             named = self._by_hand(type(instance), instance, using or instance._state.db)
             return self._receive(named["signal"], named)
         text = item_text(self._known(key), using or DEFAULT_DB_ALIAS, context.capture())
-        item, events = Item(self.name, text), self.event_of(Concern.parse(text))
+        ready = Ready(self, Item(self.name, text), self.event_of(Concern.parse(text)))
         if self.options.dispatch == "immediate":
-            return self._at_once(item, events)
-        return commit.deliver(self, [item], events, using or DEFAULT_DB_ALIAS)
+            return self._at_once(ready)
+        return commit.deliver([ready], using or DEFAULT_DB_ALIAS)
 
-    def _at_once(self, item: Item, events: Events) -> Outcome:
+    def _at_once(self, ready: Ready) -> Outcome:
         """Do here and now what was asked for without a signal, as "immediate" says."""
-        prepared = prepare(self, item, events, None)
+        prepared = prepare(self, ready.item, ready.events, None)
         if prepared is None:
             return Outcome.GONE
         prepared()
@@ -255,7 +260,7 @@ class Receiver(Generic[P, R]):
 
         if self.options.dispatch == "immediate":
             for ready in found:
-                self._at_once(ready.item, ready.events)
+                self._at_once(ready)
         elif found and connections[using].in_atomic_block:
             robust = self.options.on_redis_error != "raise"
             transaction.on_commit(record, using=using, robust=robust)

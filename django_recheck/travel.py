@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.apps import apps
+from django.apps import AppConfig, apps
 from django.core.exceptions import ValidationError
 from django.db.models import Field, Model, signals
 from django.db.models.base import ModelState
@@ -36,7 +36,6 @@ SIGNALS: dict[str, Signal] = {
 STAYS_BEHIND: dict[str, frozenset[str]] = {
     "pre_delete": frozenset({"origin"}),
     "post_delete": frozenset({"origin"}),
-    "m2m_changed": frozenset({"model"}),
     "post_migrate": frozenset({"app_config", "apps", "plan", "stdout"}),
     "django.contrib.auth.signals:user_logged_in": frozenset({"request"}),
     "django.contrib.auth.signals:user_logged_out": frozenset({"request"}),
@@ -77,16 +76,25 @@ def _loaded(module: str, attribute: str) -> Any:
 
 
 def sender_name(sender: Any) -> str:
-    """Return a model's label, another class's path, or "" for what has no name."""
+    """Return the name by which a sender is found again, "" for what has none.
+
+    It is a model's label, another class's path, ``=`` and a text, or ``@`` and an app's label.
+    """
     if isinstance(sender, type):
         if issubclass(sender, Model):
             return str(sender._meta.label_lower)
         return f"{sender.__module__}:{sender.__qualname__}"
-    return ""
+    if isinstance(sender, str):
+        return f"={sender}"
+    return f"@{sender.label}" if isinstance(sender, AppConfig) else ""
 
 
 def sender_named(name: str) -> Any:
-    """Return the class of that name, None if this process has none."""
+    """Return the sender of that name, None if this process has none."""
+    if name.startswith("="):
+        return name[1:]
+    if name.startswith("@"):
+        return apps.app_configs.get(name[1:])
     module, colon, attribute = name.partition(":")
     if colon:
         found = _loaded(module, attribute)
@@ -199,7 +207,7 @@ class Row:
 def arguments_out(
     signal: str, arguments: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split a signal's arguments into plain JSON, and references to saved rows.
+    """Split a signal's arguments into plain JSON, and references to models and saved rows.
 
     Raises:
         EventError: An argument is neither.
@@ -210,11 +218,9 @@ def arguments_out(
         if name in STAYS_BEHIND.get(signal, ()):
             plain[name] = None
         elif isinstance(value, Model) and value.pk is not None:
-            rows[name] = [
-                value._meta.label_lower,
-                value._state.db,
-                field_values(value, ()),
-            ]
+            rows[name] = [value._meta.label_lower, value._state.db, field_values(value, ())]
+        elif isinstance(value, type) and issubclass(value, Model):
+            rows[name] = [value._meta.label_lower]
         else:
             try:
                 plain[name] = as_json(value)
@@ -227,9 +233,7 @@ def arguments_out(
     return plain, rows
 
 
-def row_named(label: str, using: str, values: Mapping[str, Any]) -> Model | None:
-    """Read the row that an argument refers to, None if it is gone."""
+def referred(label: str, *where: Any) -> Any:
+    """Return the model that an argument refers to, or read the row of it; None if it is gone."""
     model = sender_named(label)
-    if model is None:
-        return None
-    return Row(model, using, values).read()
+    return Row(model, *where).read() if where and model is not None else model

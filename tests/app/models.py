@@ -73,3 +73,26 @@ class Seat(models.Model):
     hall = models.UUIDField()
     number = models.IntegerField()
     taken = models.BooleanField(default=False)
+
+
+class Friend(models.Model):
+    """Friendship holds for both."""
+
+    name = models.CharField(max_length=50)
+    friends = models.ManyToManyField("self")
+    follows = models.ManyToManyField("self", symmetrical=False, related_name="followers")
+
+
+class Team(models.Model):
+    """Has members, in a table of its own making, and is known there by its code."""
+
+    group = models.ForeignKey(Group, models.CASCADE, null=True)
+    code = models.CharField(max_length=10, unique=True)
+    members = models.ManyToManyField(Friend, through="Membership")
+
+
+class Membership(models.Model):
+    """Who is in a team."""
+
+    friend = models.ForeignKey(Friend, models.CASCADE)
+    team = models.ForeignKey(Team, models.CASCADE, to_field="code")
