@@ -20,7 +20,7 @@ from .outage import Ready
 from .outcome import Outcome
 from .passes import in_running_loop, prepare
 from .records import Grant, Item, clock
-from .runner import FAILURES, OUTCOMES, Ended, Hold
+from .runner import FAILURES, OUTCOMES, Ended, Hold, given_up
 
 logger = logging.getLogger("django_recheck")
 
@@ -54,11 +54,12 @@ def _deliver(batch: list[Ready]) -> dict[Item, Ended]:
         return {batch[0].item: _at_once(batch[0])}
     words = _record(batch)
     found = {r.item: Ended(OUTCOMES[w]) for r, w in zip(batch, words, strict=True) if w in OUTCOMES}
-    refused = _untaken(batch, words)
+    refused, started = _untaken(batch, words), clock()
     try:
         while refused:
             ready, error = refused.pop(0)
-            found[ready.item] = _away(ready, error)
+            over = clock() - started >= ready.receiver.options.inline_budget
+            found[ready.item] = _away(ready, error, over=over)
     finally:
         for ready, _ in refused:  # a pass was interrupted
             if ready.receiver.options.on_redis_error == "run":
@@ -88,13 +89,23 @@ def record(batch: Sequence[Ready]) -> None:
 
 
 def _repay() -> None:
-    """Record what is owed since Redis was away; what it doesn't take now either stays owed."""
+    """Record what is owed, and run what of it may run here."""
+    if recorded := record_owed():
+        _start(recorded)
+
+
+def record_owed() -> list[Ready]:
+    """Record what is owed since Redis was away; what it doesn't take now either stays owed.
+
+    Returns:
+        What stands recorded and may run inline.
+    """
     if not (owed := outage.collect()):
-        return
+        return []
     words = _record(owed)
     for ready, _ in _untaken(owed, words):
         outage.owe(ready)
-    _start(_pending(owed, words))
+    return _pending(owed, words)
 
 
 Word = str | Exception
@@ -105,7 +116,7 @@ def _record(batch: Sequence[Ready]) -> list[Word]:
     entries = [
         store.Entry(r.item, r.events.count, r.events.packed(), r.receiver.options) for r in batch
     ]
-    words = outage.guarded(partial(store.current().enqueue, entries))
+    words = outage.guarded(lambda: store.current().enqueue(entries), telling=batch)
     if isinstance(words, Exception):
         return [words] * len(batch)
     return [NewerRecord() if word == "NEWER" else word for word in words]
@@ -206,7 +217,7 @@ def _at_once(ready: Ready) -> Ended:
     options, started = ready.receiver.options, clock()
     packed, count = ready.events.packed(), ready.events.count
     request = partial(store.current().request, ready.item, packed, count, options)
-    granted = outage.guarded(request)
+    granted = outage.guarded(request, telling=[ready])
     return _ended(ready, granted, started + options.inline_budget)
 
 
@@ -215,13 +226,21 @@ def _ended(ready: Ready, granted: Grant | str | Exception, until: float) -> Ende
         return Hold(ready.receiver, granted, until).run()
     if isinstance(granted, Exception):
         return _away(ready, granted)
+    if granted in ("DEAD", "BROKEN"):
+        return given_up(ready.receiver, ready.item, granted)
     names = _names(ready)
     logger.debug("%s %s: %s", *names.values(), granted, extra=names)
     return Ended(OUTCOMES[granted])
 
 
-def _away(ready: Ready, error: Exception) -> Ended:
-    """Do with an event that Redis doesn't take what ``ON_REDIS_ERROR`` says."""
+def _away(ready: Ready, error: Exception, *, over: bool = False) -> Ended:
+    """Do with an event that Redis doesn't take what ``ON_REDIS_ERROR`` says.
+
+    Args:
+        ready: The event.
+        error: Why it wasn't taken.
+        over: Whether the budget of the thread that committed is used up.
+    """
     policy = ready.receiver.options.on_redis_error
     if policy == "raise":
         return Ended(Outcome.PENDING, error=_Refused(error))
@@ -229,10 +248,13 @@ def _away(ready: Ready, error: Exception) -> Ended:
     if policy == "skip":
         logger.log(loud, "%s %s: skipped: %s", *names.values(), error, extra=names)
         return Ended(Outcome.IGNORED)
-    logger.log(loud, "%s %s: run unlocked: %s", *names.values(), error, extra=names)
-    if _elsewhere([ready]):
+    if over or _elsewhere([ready]):
+        text = "%s %s: stays owed until Redis is back: %s"
+        logger.log(loud, text, *names.values(), error, extra=names)
         outage.owe(ready)
         return Ended(Outcome.PENDING)
+    logger.log(loud, "%s %s: run unlocked: %s", *names.values(), error, extra=names)
+    prepared = None
     try:
         prepared = prepare(ready.receiver, ready.item, ready.events, None)
         if prepared is not None:
@@ -241,8 +263,10 @@ def _away(ready: Ready, error: Exception) -> Ended:
         text = "%s %s: the receiver failed"
         logger.warning(text, *names.values(), exc_info=failure, extra=names)
         return Ended(Outcome.FAILED, error=failure)
-    finally:
-        outage.owe(ready)  # not before: the pass under the lock must begin after this one's end
+    finally:  # not before: the pass under the lock must begin after this one's end
+        if prepared is not None and (own := prepared.run.end()):
+            ready = Ready(ready.receiver, ready.item, own.after(ready.events))
+        outage.owe(ready)
     return Ended(Outcome.UNLOCKED)
 
 

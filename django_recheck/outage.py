@@ -9,7 +9,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -89,13 +89,22 @@ _owed: dict[Item, Ready] = {}
 _mutex = threading.Lock()
 
 
-def guarded(ask: Callable[[], T]) -> T | Exception:
-    """Ask Redis something unless it is left alone just now; return what went wrong, if it did."""
+def guarded(ask: Callable[[], T], telling: Sequence[Ready] = ()) -> T | Exception:
+    """Ask Redis something unless it is left alone just now; return what went wrong, if it did.
+
+    Args:
+        ask: Asks it.
+        telling: What Redis is told: owed if that is interrupted, by Ctrl-C or a time limit, say.
+    """
     try:
         with breaker.watch():
             return ask()
     except FAULTS as error:
         return error
+    except BaseException:
+        for ready in telling:
+            owe(ready)
+        raise
 
 
 def owe(ready: Ready) -> None:
@@ -110,6 +119,12 @@ def owe(ready: Ready) -> None:
     names = {"receiver": ready.receiver.name, "key": ready.item.text}
     text = "%s %s: its event is lost: Redis is away, and %d items are owed already"
     logger.error(text, *names.values(), MOST_OWED, extra=names)
+
+
+def owing() -> list[Ready]:
+    """Return what is owed."""
+    with _mutex:
+        return list(_owed.values())
 
 
 def collect() -> list[Ready]:

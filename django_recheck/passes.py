@@ -8,8 +8,9 @@ import inspect
 import os
 import threading
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -140,11 +141,8 @@ class Prepared:
         """Call the receiver, in a context of its own."""
         contextvars.copy_context().run(self._within)
 
-    def whole(self) -> Events | None:
+    def whole(self) -> None:
         """Call the receiver, and end the pass.
-
-        Returns:
-            The events of its own that it kept.
 
         Raises:
             TransactionManagementError: It left a transaction open.
@@ -152,13 +150,12 @@ class Prepared:
         try:
             self()
         finally:
-            own = self.run.end()
+            self.run.end()
             left = transactions.roll_back_what_is_open()
         if left:
             raise TransactionManagementError(
                 f"The receiver left a transaction of {left!r} open, which was rolled back."
             )
-        return own
 
     def _within(self) -> None:
         receiver = self.run.receiver
@@ -172,16 +169,48 @@ class Prepared:
 
 
 def _await(returned: Awaitable[Any]) -> None:
-    """Run an async receiver to its end; in a thread where this one has a running loop."""
+    """Run an async receiver to its end; in a thread where this one has a running loop.
+
+    It runs in another thread either way, and doesn't feel what strikes this one, such as Ctrl-C or
+    a time limit.
+    So it is cancelled then, and awaited all the same: the lock mustn't be given up before its end.
+    """
+    tasks: list[asyncio.Task[Any]] = []
+    stopped, over = threading.Event(), threading.Event()
 
     async def end() -> None:
-        await returned
+        try:
+            tasks.extend(filter(None, [asyncio.current_task()]))
+            if not stopped.is_set():
+                await returned
+        finally:
+            over.set()
 
-    if not in_running_loop():
-        async_to_sync(end)()
-        return
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(contextvars.copy_context().run, async_to_sync(end)).result()
+    try:
+        if not in_running_loop():
+            async_to_sync(end)()
+            return
+        with ThreadPoolExecutor(1) as pool:
+            future = pool.submit(contextvars.copy_context().run, async_to_sync(end))
+            try:
+                future.result()
+            except BaseException:
+                _cancel(tasks, stopped)
+                raise
+    except BaseException:
+        _cancel(tasks, stopped)
+        if tasks:
+            over.wait()
+        elif inspect.iscoroutine(returned):
+            returned.close()
+        raise
+
+
+def _cancel(tasks: Sequence[asyncio.Task[Any]], stopped: threading.Event) -> None:
+    stopped.set()
+    for task in tasks:
+        with suppress(RuntimeError):  # its loop is closed
+            task.get_loop().call_soon_threadsafe(task.cancel)
 
 
 def in_running_loop() -> bool:

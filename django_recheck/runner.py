@@ -69,6 +69,11 @@ class _Worked:
         """What ends the process, or the test."""
         return None if isinstance(self.error, FAILURES) else self.error
 
+    @property
+    def unbegun(self) -> bool:
+        """Whether the lease was over before the receiver was called."""
+        return self.word == "back"
+
 
 def never() -> bool:
     """Say that nobody asked to stop."""
@@ -124,6 +129,7 @@ class Hold:
     def _work(self) -> _Worked:
         """Run one pass. A lease that is over before it begins gives the pass back."""
         grant, self.began = self.grant, clock()
+        prepared = error = None
         try:
             if grant.takeover and not self.passes:
                 text = "taken over from a holder whose lease ended"
@@ -139,10 +145,14 @@ class Hold:
             if clock() >= grant.deadline:
                 return _Worked("back")
             self.passes += 1
-            own = prepared.whole()
-        except BaseException as error:  # also what ends a process: it may be the receiver's own
-            return _Worked("failed", error)
-        return _Worked("ok", own=(own.count, own.packed()) if own else (0, b""))
+            prepared.whole()
+        except BaseException as raised:  # also what ends a process: it may be the receiver's own
+            error = raised
+        own = prepared.run.end() if prepared else None
+        if own:  # they go along, however the pass ended
+            self.events = own.after(self.events)
+        kept = (own.count, own.packed()) if own else (0, b"")
+        return _Worked("failed" if error else "ok", error, own=kept)
 
     def _finish(self, worked: _Worked) -> Grant | Outcome:
         options, grant = self.receiver.options, self.grant
@@ -160,7 +170,9 @@ class Hold:
                     own=worked.own,
                 )
                 if following == "LOST" and grant.ours:
-                    following = self._heal(worked, quiet=resent or worked.word == "back")
+                    following = self._heal(worked, quiet=resent or worked.unbegun)
+                    if following == "LATER" and resent:
+                        following = "DEAD"  # by the first copy, whose answer was lost
         except outage.FAULTS as error:
             names = {"receiver": self.receiver.name, "key": self.item.text}
             text = "%s %s: its pass couldn't be closed: %s"
@@ -186,15 +198,18 @@ class Hold:
         here again.
         """
         again, self.lost = self.lost, self.lost or not quiet
-        packed, current = self.events.packed(), store.current()
-        elsewhere = worked.word == "back" or worked.interrupted is not None
-        if again or elsewhere:  # one healing pass a hold is enough; the next is for others
-            entry = store.Entry(self.item, 1, packed, self.receiver.options)
-            return current.enqueue([entry])[0]
-        return current.request(self.item, packed, 1, self.receiver.options, heal=True)
+        tried = self.grant.attempts + 1
+        if again or worked.unbegun or worked.interrupted is not None:
+            tried = max(tried, 2)  # one healing pass a hold is enough; the next is for others
+        packed = self.events.packed()
+        return store.current().request(self.item, packed, 1, self.receiver.options, heal=tried)
 
     def _report(self, worked: _Worked, following: Grant | str) -> None:
         dead = following == "DEAD"
+        if worked.unbegun:
+            names = {"receiver": self.receiver.name, "key": self.item.text}
+            text = "%s %s: its lease was over before the pass began: is TTL long enough?"
+            logger.warning(text, *names.values(), extra=names)
         if worked.error is not None:
             self.error = worked.error
             level = logging.DEBUG if dead else logging.WARNING  # else its traceback comes twice
@@ -215,6 +230,14 @@ class Hold:
 
     def _tell(self, signal: Signal, level: int, text: str, **details: Any) -> None:
         signals.tell(signal, level, text, self.receiver, self.item, **details)
+
+
+def given_up(receiver: Receiver[..., Any], item: Item, word: str) -> Ended:
+    """Tell of an item that the store has given up, and why: ``"DEAD"`` or ``"BROKEN"``."""
+    reason = "no pass ended within its lease" if word == "DEAD" else "its record is broken"
+    text = f"given up until a new event comes, or a person: {reason}"
+    signals.tell(signals.dead, logging.ERROR, text, receiver, item, error=None)
+    return Ended(OUTCOMES[word])
 
 
 def _described(error: BaseException | None) -> str:

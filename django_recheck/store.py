@@ -61,9 +61,17 @@ class Store(Meta):
         count: int,
         options: conf.Options,
         *,
-        heal: bool = False,
+        heal: int = 0,
     ) -> Grant | str:
         """Acquire the item's lock for its events, or flag its holder. One round trip.
+
+        Args:
+            item: What the lock is about.
+            events: The events, packed.
+            count: How many they are.
+            options: The receiver's settings.
+            heal: Of a holder whose lease is gone: the attempts there were at least, this one
+                included. From the second on it only asks for a pass, and acquires nothing.
 
         Returns:
             The grant, or ``"COALESCED"``, ``"PENDING"``, and for a heal ``"DEAD"``, ``"LATER"``.
@@ -74,7 +82,7 @@ class Store(Meta):
             milliseconds(options.ttl),
             count,
             events,
-            int(heal),
+            heal,
             *_backoff(options),
             options.max_attempts,
         )
@@ -145,11 +153,12 @@ class Store(Meta):
         reply, resent = self._one("finish", grant.item, args)
         return self._granted(grant.item, grant.token, sent + options.ttl, reply), resent
 
-    def enqueue(self, entries: Sequence[Entry]) -> list[str]:
+    def enqueue(self, entries: Sequence[Entry]) -> list[str | Exception]:
         """Record events without acquiring: all in one round trip, a script for every 200 of a lane.
 
         Returns:
-            ``"COALESCED"``, ``"PENDING"`` or ``"NEWER"`` for each entry.
+            ``"COALESCED"``, ``"PENDING"`` or ``"NEWER"`` for each entry, or why its lane can't be
+            written.
         """
         lanes: dict[Lane, list[int]] = defaultdict(list)
         for index, entry in enumerate(entries):
@@ -166,10 +175,12 @@ class Store(Meta):
             for entry in map(entries.__getitem__, part):
                 args += [entry.item.text, entry.count, entry.events]
             calls.append((lane.keys, args))
-        words = [""] * len(entries)
-        for (_, part), reply in zip(chunks, self.call_many("enqueue", calls), strict=True):
-            for index, word in zip(part, reply, strict=True):
-                words[index] = text(word)
+        words: list[str | Exception] = [""] * len(entries)
+        replies = self.call_many("enqueue", calls, raising=False)
+        for (_, part), reply in zip(chunks, replies, strict=True):
+            refused = isinstance(reply, ResponseError)
+            for at, index in enumerate(part):
+                words[index] = reply if refused else text(reply[at])
         return words
 
     def renew(self, grants: Sequence[Grant], leases: Sequence[float]) -> list[bool]:

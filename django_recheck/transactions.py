@@ -9,13 +9,13 @@ from django.db.transaction import TransactionManagementError
 
 def opened() -> BaseDatabaseWrapper | None:
     """Return a connection of this thread with an open transaction; a TestCase's own don't count."""
-    for connection in connections.all(initialized_only=True):
-        if connection.in_atomic_block:
-            if not all(getattr(b, "_from_testcase", False) for b in connection.atomic_blocks):
-                return connection
-        elif connection.connection is not None and not connection.autocommit:
-            return connection
-    return None
+    return next(filter(_is_open, connections.all(initialized_only=True)), None)
+
+
+def _is_open(connection: BaseDatabaseWrapper) -> bool:
+    if connection.in_atomic_block:
+        return not all(getattr(b, "_from_testcase", False) for b in connection.atomic_blocks)
+    return connection.connection is not None and not connection.autocommit
 
 
 def refuse_manual(connection: BaseDatabaseWrapper, who: str) -> None:
@@ -32,15 +32,14 @@ def refuse_manual(connection: BaseDatabaseWrapper, who: str) -> None:
 
 
 def roll_back_what_is_open() -> str | None:
-    """Roll back what a receiver has left open in this thread; the connection goes with it.
+    """Roll back what a receiver has left open in this thread; the connections go with it.
 
     Returns:
-        The database's alias, None if there was nothing.
+        A database's alias, None if there was nothing.
     """
-    connection = opened()
-    if connection is None:
-        return None
-    if not any(getattr(b, "_from_testcase", False) for b in connection.atomic_blocks):
-        connection.close()
-        del connections[connection.alias]  # it would stay in its block for ever
-    return connection.alias
+    found = list(filter(_is_open, connections.all(initialized_only=True)))
+    for connection in found:
+        if not any(getattr(b, "_from_testcase", False) for b in connection.atomic_blocks):
+            connection.close()
+            del connections[connection.alias]  # it would stay in its block for ever
+    return found[0].alias if found else None

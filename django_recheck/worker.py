@@ -12,11 +12,11 @@ from django.db import connections
 from django.db.transaction import TransactionManagementError
 from redis.exceptions import ResponseError
 
-from . import dispatch, receivers, signals, store, transactions, views
+from . import dispatch, outage, receivers, store, transactions, views
 from .exceptions import NewerRecord
 from .outcome import Outcome
 from .records import Grant, Item
-from .runner import OUTCOMES, Ended, Hold, never
+from .runner import Ended, Hold, given_up, never
 
 logger = logging.getLogger("django_recheck")
 
@@ -80,13 +80,14 @@ def drain(
     found = True
     while found and not stopping() and (limit is None or tally.items < limit):
         found = False
-        _close_old_connections()
+        dispatch.record_owed()
         items, problems = current.peek(wanted, BATCH, PUT_OFF)
         tally.problems |= problems
         for item in _interleaved(items):
             if stopping() or (limit is not None and tally.items >= limit):
                 break
             found = True
+            _close_old_connections()
             try:
                 ended = run_item(item, stopping)
             except ResponseError as error:
@@ -99,6 +100,8 @@ def drain(
                 tally.passes += ended.passes
                 if progress:
                     progress(item, ended)
+    for ready in outage.owing():
+        tally.problems[ready.receiver.name] = "owed a pass that Redis doesn't take"
     for name, problem in tally.problems.items():
         logger.error("%s: %s", name, problem, extra={"receiver": name})
     if not stopping():
@@ -122,10 +125,7 @@ def run_item(item: Item, stopping: Callable[[], bool] = never) -> Ended | None:
         return Hold(receiver, granted, stopping=stopping).run()
     names = {"receiver": item.receiver, "key": item.text}
     if granted in ("DEAD", "BROKEN"):
-        reason = "no pass ended within its lease" if granted == "DEAD" else "its record is broken"
-        text = f"given up until a new event comes, or a person: {reason}"
-        signals.tell(signals.dead, logging.ERROR, text, receiver, item, error=None)
-        return Ended(OUTCOMES[granted])
+        return given_up(receiver, item, granted)
     if granted == "MISSING":
         logger.warning("%s %s: was due, but nothing is recorded", *names.values(), extra=names)
     return None

@@ -192,7 +192,7 @@ def test_what_equals_a_string_or_a_number_is_the_same_key(special: Any, plain: A
 @pytest.mark.parametrize(
     "key",
     [True, 1.0, float("nan"), Decimal(1), b"a", [1], {1}, object(), (1, None), (1, (False,))],
-    ids=str,
+    ids=lambda key: type(key).__name__,
 )
 def test_what_is_no_key_is_refused_in_one_sentence(connect: Connect, key: Any) -> None:
     probe = Signal()

@@ -19,14 +19,9 @@ end
 if r.passes == PASS + 1 then return begun('AGAIN', r) end
 if r.passes ~= PASS then return {'LOST'} end
 
-if ARGV[6] == 'back' then
-  put_back(r)
-  r.owed = now
-  leave(at, r, DUE, now)
-  return {'PENDING'}
-end
-if ARGV[6] == 'failed' then
-  local nothing_newer = r.newer_count == 0
+if ARGV[6] ~= 'ok' then
+  local nothing_newer, waits = r.newer_count == 0, r.attempts + (ARGV[6] == 'failed' and 1 or 0)
+  if ARGV[14] ~= '' then r.working, r.count = merge(r.working, ARGV[14]), r.count + tonumber(ARGV[13]) end
   put_back(r)
   r.attempts, r.error, r.ready = r.attempts + 1, ARGV[12], 0
   if nothing_newer and r.attempts >= tonumber(ARGV[9]) then
@@ -34,9 +29,10 @@ if ARGV[6] == 'failed' then
     leave(at, r, DEAD, now)
     return {'DEAD'}
   end
-  r.owed = now + wait(r.attempts, tonumber(ARGV[10]), tonumber(ARGV[11]))
+  r.owed = now -- the first time that a pass is given back, it is to be had at once
+  if waits > 0 then r.owed = now + wait(waits, tonumber(ARGV[10]), tonumber(ARGV[11])) end
   leave(at, r, DUE, r.owed)
-  return {'FAILED'}
+  return {ARGV[6] == 'failed' and 'FAILED' or 'PENDING'}
 end
 
 r.attempts, r.error, r.working, r.count, r.own = 0, '', '', 0, 0

@@ -1,11 +1,12 @@
 -- Acquire or flag, one step. Promise 1: an event that is refused is seen by the holder, however close its end.
--- ARGV: 3 token, 4 lease ms, 5 count, 6 events, 7 heal 0/1, 8 first and 9 longest backoff ms,
--- 10 most attempts.
+-- ARGV: 3 token, 4 lease ms, 5 count, 6 events, 7 attempts of a heal, at least, or 0, 8 first and
+-- 9 longest backoff ms, 10 most attempts.
 -- Replies: GRANTED fence pass count attempts own events takeover | COALESCED | PENDING | NEWER (left alone), and to a
 -- heal DEAD (given up now) | LATER (given up before).
 -- Twice: with the same token while it is held, the same answer and no write. A copy that comes later is one more event.
 -- Death after it: the lease ends, and the record in `running` is taken over with its events.
-local TOKEN, LEASE, HEAL = ARGV[3], tonumber(ARGV[4]), ARGV[7] == '1'
+local TOKEN, LEASE, TRIED = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[7])
+local HEAL = TRIED > 0
 local r, at, why = load(ITEM)
 if why == 'newer' then return {'NEWER'} end
 if r and held == TOKEN and r.token == TOKEN then return begun('GRANTED', r) end
@@ -19,7 +20,7 @@ elseif r.token ~= '-' and r.token ~= TOKEN then -- its lease is over
   r.attempts, takeover = r.attempts + 1, true
 end
 add(r, ARGV[6], HEAL and 0 or tonumber(ARGV[5]), 0, 0) -- a heal owes a pass, but is no newer event
-if HEAL then r.attempts = r.attempts + 1 end
+if HEAL then r.attempts = math.max(r.attempts + 1, TRIED) end -- the record may have gone, and its attempts with it
 
 if held then
   refuse(at, r, LEASE)
@@ -34,7 +35,7 @@ if HEAL and at.dead then -- only a new event revives
   leave(at, r, DEAD, at.dead)
   return {'LATER'}
 end
-if HEAL and takeover and nothing_newer and r.attempts >= tonumber(ARGV[10]) then return give_up(at, r) end
+if HEAL and (takeover or TRIED > 1) and nothing_newer and r.attempts >= tonumber(ARGV[10]) then return give_up(at, r) end
 if HEAL and r.attempts > 1 then
   r.owed = now + wait(r.attempts - 1, tonumber(ARGV[8]), tonumber(ARGV[9]))
   leave(at, r, DUE, r.owed)

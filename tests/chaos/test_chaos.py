@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 pytestmark = pytest.mark.postgres
-SECONDS = "8"
+SECONDS = "15"
 
 
 @pytest.fixture(scope="module", params=[[], ["--empty"]], ids=["lasting", "emptied"])

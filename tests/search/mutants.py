@@ -212,7 +212,7 @@ TEN = [
         "6: heals count as attempts",
         Budget(lapses=-1),
         clients=DRAINS,
-        patch=replaced("request", "if HEAL then r.attempts = r.attempts + 1 end\n", ""),
+        patch=replaced("request", "r.attempts = math.max(r.attempts + 1, TRIED)", ""),
         rules=Rules(attempts=2),
         masked="takeovers: a heal that repeats itself meets one",
     ),
@@ -222,7 +222,7 @@ TEN = [
         clients=DRAINS,
         patch=replaced(
             "request",
-            "if HEAL and takeover and nothing_newer",
+            "if HEAL and (takeover or TRIED > 1) and nothing_newer",
             "if false and nothing_newer",
         ),
         rules=Rules(attempts=2),

@@ -41,7 +41,7 @@ def test_heals_that_take_over_from_each_other_end_dead() -> None:
         assert isinstance(other, Grant)
         time_passes(current)
         assert current.finish(slow, "ok", OPTIONS)[0] == "LOST"
-        if current.request(ITEM, EVENT, 1, OPTIONS, heal=True) == "DEAD":
+        if current.request(ITEM, EVENT, 1, OPTIONS, heal=1) == "DEAD":
             break
         slow = other
     else:
