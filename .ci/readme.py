@@ -1,11 +1,11 @@
-"""Print the command that a README gives under "## Run the tests"."""
+"""Print the command that a README gives under a heading: readme.py README.md "Run the tests"."""
 
 import re
 import sys
 from pathlib import Path
 
-text = Path(sys.argv[1]).read_text("utf-8")
-found = re.search(r"^## Run the tests\n.*?^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+text, heading = Path(sys.argv[1]).read_text("utf-8"), f"## {sys.argv[2]}"
+found = re.search(rf"^{heading}\n.*?^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 if found is None:
-    sys.exit('There is no sh block under "## Run the tests".')
+    sys.exit(f'There is no sh block under "{heading}".')
 print(found[1].strip())

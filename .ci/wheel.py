@@ -16,11 +16,14 @@ settings.configure(
 django.setup()
 
 import django_recheck  # noqa: E402
+import django_recheck.routers  # noqa: E402
+import django_recheck.testing  # noqa: E402
 from django_recheck.connection import script  # noqa: E402
 
 folder = Path(django_recheck.__file__).parent
 assert "site-packages" in folder.parts, folder
-assert (folder / "py.typed").exists()
+for name in ("py.typed", "static/django_recheck/refresh.js", "templates/django_recheck/chart.html"):
+    assert (folder / name).exists(), name
 for name in ("request", "enqueue", "claim", "finish", "renew", "peek"):
     assert script(name).text
 help_of = "from django.core.management import call_command; call_command('recheck_run', '--help')"

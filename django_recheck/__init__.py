@@ -1,7 +1,8 @@
 """Signal receivers that run once at a time for each key, and again for what came meanwhile."""
 
+from .batching import batch
 from .decorator import recheck
-from .exceptions import EventError, LockLost, RecheckError
+from .exceptions import EventError, LockLost, RecheckError, RedisAway
 from .outcome import Outcome
 from .passes import Pass, current_pass
 from .receivers import Receiver
@@ -13,6 +14,8 @@ __all__ = [
     "Pass",
     "Receiver",
     "RecheckError",
+    "RedisAway",
+    "batch",
     "current_pass",
     "recheck",
 ]

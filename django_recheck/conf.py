@@ -8,13 +8,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 
+from .messages import shown
+
 DISPATCHES = ("inline", "worker", "immediate")
-ON_REDIS_ERRORS = ("run", "raise", "skip")
+ON_REDIS_ERRORS = ("run", "raise", "skip", "outbox")
 MOST_SHARDS = 16384
 LONGEST = 1e9
 """Seconds, some thirty years. Far more wouldn't survive the scripts' arithmetic."""
@@ -29,7 +31,10 @@ def _seconds(minimum: float) -> Callable[[Any], str | None]:
     def check(value: Any) -> str | None:
         if _number(value) and value >= minimum:
             return None
-        return f"must be a number of seconds, at least {minimum:g} and at most {LONGEST:g}"
+        if isinstance(value, (int, float)) and value > LONGEST:
+            return f"must be at most {LONGEST:,.0f} seconds"
+        least = f"at least {minimum:g}" if minimum else "0 or more"
+        return f"must be a number of seconds (int or float), {least}"
 
     return check
 
@@ -37,7 +42,7 @@ def _seconds(minimum: float) -> Callable[[Any], str | None]:
 def _count(value: Any) -> str | None:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return None
-    return "must be a whole number, at least 1"
+    return "must be a whole number (int), at least 1"
 
 
 def _shards(value: Any) -> str | None:
@@ -46,12 +51,22 @@ def _shards(value: Any) -> str | None:
     return f"must be a whole number from 1 to {MOST_SHARDS}, the slots of a cluster"
 
 
+def _concurrency(value: Any) -> str | None:
+    if value is None or _count(value) is None:
+        return None
+    return "must be None or a whole number (int), at least 1"
+
+
 def _flag(value: Any) -> str | None:
     return None if isinstance(value, bool) else "must be True or False"
 
 
 def _text(value: Any) -> str | None:
     return None if isinstance(value, str) and value else "must be a string that isn't empty"
+
+
+def _alias(value: Any) -> str | None:
+    return "must be the alias of a cache, such as 'recheck'" if _text(value) else None
 
 
 def _prefix(value: Any) -> str | None:
@@ -67,42 +82,48 @@ def _context(value: Any) -> str | None:
 
 
 def _max_wait(value: Any) -> str | None:
-    return None if value is None else _seconds(0.001)(value)
+    if value is None or (_number(value) and value > 0):
+        return None
+    return "must be None or a number of seconds (int or float) above 0"
 
 
 def _backoff(value: Any) -> str | None:
-    if isinstance(value, (tuple, list)) and len(value) == 2 and all(map(_number, value)):
-        first, longest = value
-        if 0 < first <= longest:
-            return None
-    return "must be a pair of seconds, the first wait and the longest, such as (1, 300)"
+    if not (isinstance(value, (tuple, list)) and len(value) == 2 and all(map(_number, value))):
+        return "must be a pair of seconds, the first wait and the longest, such as (1, 300)"
+    first, longest = value
+    if first <= 0:
+        return "must begin with a wait above 0 seconds, such as (1, 300)"
+    if longest < first:
+        return "must name the first wait, then the longest, and the longest is the shorter one"
+    return None
 
 
 def _choice(*choices: str) -> Callable[[Any], str | None]:
     def check(value: Any) -> str | None:
-        return None if value in choices else f"must be one of {', '.join(map(repr, choices))}"
+        if value in choices:
+            return None
+        if isinstance(value, str) and (meant := _meant(value, choices)):
+            others = ", ".join(repr(choice) for choice in choices if choice != meant)
+            return f"must be {meant!r}, or else one of {others}"
+        return f"must be one of {', '.join(map(repr, choices))}"
 
     return check
 
 
 def _dispatch(value: Any) -> str | None:
-    if isinstance(value, str) and value not in DISPATCHES:
-        known = ", ".join(map(repr, DISPATCHES))
-        return f"must be one of {known}; this version has no other way to dispatch"
-    return _choice(*DISPATCHES)(value)
-
-
-def _absent(default: object, what: str) -> Callable[[Any], str | None]:
-    def check(value: Any) -> str | None:
-        return None if value is default else f"must stay {default}: this version has no {what} yet"
-
-    return check
+    problem = _choice(*DISPATCHES)(value)
+    if problem and isinstance(value, str) and not _meant(value, DISPATCHES):
+        return f"{problem}; this version has no other way to dispatch"
+    return problem
 
 
 def _receivers(value: Any) -> str | None:
-    if isinstance(value, Mapping) and all(isinstance(v, Mapping) for v in value.values()):
-        return None
-    return "must be a dict of dicts: {receiver's name: {setting: value}}"
+    if not isinstance(value, Mapping):
+        return "must be a dict of dicts: {receiver's name: {setting: value}}"
+    for name, values in value.items():
+        if not isinstance(values, Mapping):
+            return f"must be a dict of dicts, and what it has for {name!r} is {shown(values)}"
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +144,7 @@ def _tunable(default: Any, problem: Callable[[Any], str | None]) -> Setting:
 
 
 SETTINGS: dict[str, Setting] = {
-    "CACHE": Setting(default="default", problem=_text),
+    "CACHE": Setting(default="default", problem=_alias),
     "PREFIX": Setting(default="recheck", problem=_prefix),
     "SHARDS": Setting(default=1, problem=_shards),
     "CONTEXT": Setting(default=None, problem=_context),
@@ -136,26 +157,52 @@ SETTINGS: dict[str, Setting] = {
     "DISPATCH": _tunable("inline", _dispatch),
     "DELAY": _tunable(0, _seconds(0)),
     "MAX_WAIT": _tunable(None, _max_wait),
-    "CONCURRENCY": _tunable(None, _absent(None, "limit of concurrent passes")),
+    "CONCURRENCY": _tunable(None, _concurrency),
     "ON_REDIS_ERROR": _tunable("run", _choice(*ON_REDIS_ERRORS)),
     "BREAKER": Setting(default=5, problem=_seconds(0)),
     "REFRESH": Setting(default=True, problem=_flag, option=True),
-    "DURABLE": Setting(default=False, problem=_absent(False, "outbox"), option=True),
+    "DURABLE": Setting(default=False, problem=_flag, option=True),
     "RAISE_EXCEPTIONS": Setting(default=False, problem=_flag),
     "RECEIVERS": Setting(default={}, problem=_receivers),
 }
 
 
+def _meant(name: Any, names: Iterable[str]) -> str | None:
+    """Return the name that is likely meant. Case tells nothing."""
+    lower = {known.lower(): known for known in names}
+    match = difflib.get_close_matches(str(name).strip().lower(), lower, n=1)
+    return lower[match[0]] if match else None
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return a clause that names the likely meant one, or all of them."""
     names = sorted(names)
-    match = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {match[0]!r}?" if match else f"the names are {', '.join(names)}."
+    meant = _meant(name, names)
+    return f"did you mean {meant!r}?" if meant else f"the names are {', '.join(names)}."
+
+
+_NOTHING: Final[Mapping[str, Any]] = {}
+_read: tuple[Any, dict[Any, Any]] = (_NOTHING, {})
+"""A copy of ``RECHECK``, and what was read of it and found fit: an event asks some twenty times."""
+
+
+def _known() -> dict[Any, Any]:
+    """Return what was read so far; nothing, where ``RECHECK`` says something else by now."""
+    global _read
+    now, read = getattr(django_settings, "RECHECK", _NOTHING), _read
+    if read[0] != now:
+        read = _read = (_copied(now), {})
+    return read[1]
+
+
+def _copied(value: Any) -> Any:
+    """Return a dict with the dicts in it copied: one that is changed in place is noticed."""
+    return {n: _copied(v) for n, v in value.items()} if isinstance(value, Mapping) else value
 
 
 def configured() -> Mapping[str, Any]:
     """Return ``settings.RECHECK`` as it is now."""
-    value = getattr(django_settings, "RECHECK", {})
+    value = getattr(django_settings, "RECHECK", _NOTHING)
     if not isinstance(value, Mapping):
         raise ImproperlyConfigured("RECHECK must be a dict of settings.")
     return value
@@ -165,22 +212,32 @@ def validated(name: str, value: Any, where: str) -> Any:
     """Return the value, or raise ``ImproperlyConfigured`` with what it must be."""
     problem = SETTINGS[name].problem(value)
     if problem:
-        raise ImproperlyConfigured(f"{where} is {value!r}: it {problem}.")
+        raise ImproperlyConfigured(f"{where} is {shown(value)}: it {problem}.")
     return value
 
 
 def get(name: str) -> Any:
     """Return a setting that is the same for all receivers."""
-    mine = configured()
-    if name in mine:
-        return validated(name, mine[name], f"RECHECK[{name!r}]")
-    return SETTINGS[name].default
+    known = _known()
+    if name not in known:
+        mine, value = configured(), SETTINGS[name].default
+        if name in mine:
+            value = validated(name, mine[name], f"RECHECK[{name!r}]")
+        known[name] = value
+    return known[name]
 
 
 def debounce_problem(delay: float, max_wait: float | None) -> str | None:
     """Return what is wrong with a DELAY and its MAX_WAIT, or None."""
     if delay and max_wait is not None and max_wait <= delay:
         return f"MAX_WAIT ({max_wait:g} s) must be above DELAY ({delay:g} s)"
+    return None
+
+
+def places_problem(concurrency: int | None, shards: int) -> str | None:
+    """Return what is wrong with a CONCURRENCY in so many SHARDS, or None."""
+    if concurrency is not None and concurrency < shards:
+        return f"CONCURRENCY ({concurrency}) must be at least SHARDS ({shards})"
     return None
 
 
@@ -192,20 +249,31 @@ class Options:
     Args:
         name: The receiver's name, as it stands in ``RECEIVERS``.
         given: What its decorator was given, by upper-case name, validated there.
+
+    Attributes:
+        name: The receiver's name.
+        found_sound: ``RECHECK`` and ``CACHES`` as ``soundness`` last found them fit to work with.
     """
 
-    __slots__ = ("_given", "_name")
+    __slots__ = ("_given", "found_sound", "name")
 
     def __init__(self, name: str, given: Mapping[str, Any]) -> None:
-        self._name = name
+        self.name = name
         self._given = given
+        self.found_sound: tuple[Any, Any] | None = None
 
     def value(self, name: str) -> Any:
         """Return one setting, by its upper-case name."""
+        known, mine = _known(), (self, name)
+        if mine not in known:
+            known[mine] = self._looked_up(name)
+        return known[mine]
+
+    def _looked_up(self, name: str) -> Any:
         if SETTINGS[name].tunable:
-            tuned = get("RECEIVERS").get(self._name)
+            tuned = get("RECEIVERS").get(self.name)
             if tuned is not None and name in tuned:
-                where = f"RECHECK['RECEIVERS'][{self._name!r}][{name!r}]"
+                where = f"RECHECK['RECEIVERS'][{self.name!r}][{name!r}]"
                 return validated(name, tuned[name], where)
         return self._given[name] if name in self._given else get(name)
 
@@ -255,13 +323,24 @@ class Options:
         delay, value = self.delay, cast("float | None", self.value("MAX_WAIT"))
         problem = debounce_problem(delay, value)
         if problem:
-            raise ImproperlyConfigured(f"Receiver {self._name!r}: {problem}.")
+            raise ImproperlyConfigured(f"Receiver {self.name!r}: {problem}.")
         return delay * 10 if value is None else value
 
     @property
+    def concurrency(self) -> int | None:
+        """How many of its items may run at once, over all processes; None for any number."""
+        return cast("int | None", self.value("CONCURRENCY"))
+
+    @property
     def on_redis_error(self) -> str:
-        """What to do with an event that Redis doesn't take."""
-        return cast(str, self.value("ON_REDIS_ERROR"))
+        """What to do with an event that Redis doesn't take: a durable one is never skipped."""
+        value = cast(str, self.value("ON_REDIS_ERROR"))
+        return "outbox" if value == "skip" and self.durable else value
+
+    @property
+    def durable(self) -> bool:
+        """Whether its events are written to the outbox with the change."""
+        return cast(bool, self.value("DURABLE"))
 
     @property
     def refresh(self) -> bool:

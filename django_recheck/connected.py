@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -33,6 +34,15 @@ def signals_of(target: Any) -> list[Signal]:
     found = dict.fromkeys(MODEL_SIGNALS)
     found |= dict.fromkeys(filter(None, map(_behind, weakref.getweakrefs(target))))
     return [signal for signal in found if any(_entries(signal, target))]
+
+
+def held_strongly(target: Any) -> bool:
+    """Return whether a signal that a loaded module has holds an object strongly."""
+    modules = [getattr(module, "__dict__", {}) for module in [*sys.modules.values()]]
+    values = (value for module in modules for value in [*module.values()])
+    # By type(): isinstance() would wake up lazy objects.
+    found = (value for value in values if issubclass(type(value), Signal))
+    return any(any(_entries(signal, target)) for signal in found)
 
 
 def senders_of(signal: Signal, target: Any) -> list[type[Model] | None]:

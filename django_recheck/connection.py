@@ -10,8 +10,16 @@ from typing import Any, Final, TypeVar
 
 from django_redis import get_redis_connection
 from redis.client import NEVER_DECODE
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    BusyLoadingError,
+    NoPermissionError,
+    NoScriptError,
+    ReadOnlyError,
+    ResponseError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, ReadOnlyError, ResponseError
 
 T = TypeVar("T")
 Call = tuple[Sequence[str], Sequence[Any]]
@@ -35,11 +43,11 @@ def script(name: str) -> Script:
     """Return a script by its name; the files are read at first use, not at import."""
     parts = {
         "renew": ("record",),
-        "enqueue": ("record", "item"),
-        "peek": ("record", "item"),
+        "enqueue": ("record", "item", "minutes"),
+        "peek": ("record", "item", "places"),
         "pause": ("record", "item"),
     }
-    return Script(name, *parts.get(name, ("record", "item", "lock")))
+    return Script(name, *parts.get(name, ("record", "item", "places", "minutes", "lock")))
 
 
 class Connection:
@@ -128,6 +136,20 @@ def _raised(replies: list[Any], raising: bool) -> list[Any]:
         if isinstance(reply, Exception) and (raising or type(reply) is not ResponseError):
             raise reply
     return replies
+
+
+def unwelcome(error: Exception) -> bool:
+    """Return whether a server doesn't let this user in."""
+    return isinstance(error, (AuthenticationError, AuthorizationError, NoPermissionError))
+
+
+def failure(error: Exception) -> str:
+    """Return a clause that says how a server failed: whether it is away, or refuses."""
+    said = f"{type(error).__name__}: {error}"
+    if unwelcome(error):
+        return f"refuses this user: {said}"
+    refused = isinstance(error, (ResponseError, BusyLoadingError))
+    return f"refuses: {said}" if refused else f"doesn't answer: {said}"
 
 
 def text(value: bytes | None) -> str:

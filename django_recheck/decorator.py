@@ -8,28 +8,59 @@ from typing import Any, TypedDict, Unpack, overload
 
 from django.core.exceptions import ImproperlyConfigured
 
-from . import conf, connected, travel
+from . import arguments, conf, connected, travel
 from .receivers import P, R, Receiver
 
 
 def _inspect(func: Any, name: str | None) -> None:
-    """Refuse what @recheck can't decorate."""
-    if not callable(func) or inspect.ismethod(func):
+    """Refuse what @recheck can't decorate, and what would never be called as it stands."""
+    if isinstance(func, str):
+        raise TypeError(f'@recheck takes its options by name: write @recheck(key="{func}").')
+    if isinstance(func, Receiver):
+        raise TypeError(f"{func.name} is decorated already: one @recheck has all the options.")
+    if isinstance(func, (type, staticmethod, classmethod)):
+        kind = "class" if isinstance(func, type) else type(func).__name__
+        raise TypeError(
+            f"@recheck takes a function, not the {kind} {func.__qualname__}: "
+            "decorate a function of the module."
+        )
+    if not callable(func):
+        raise TypeError(f"@recheck takes a function, not {func!r:.200}.")
+    if inspect.ismethod(func):
         raise TypeError(
             f"@recheck takes a function, not {func!r}: a bound method would keep its object alive."
         )
     if not name and not hasattr(func, "__qualname__"):
         raise TypeError(f"{func!r} has no name of its own: give it one with @recheck(name=...).")
-    if next(iter(inspect.signature(func).parameters), None) in ("self", "cls"):
+    if next(iter(arguments.parameters(func)), None) in ("self", "cls"):
         raise TypeError(
             f"@recheck takes a function, not the method {func.__qualname__}: move it to the module."
         )
+    own = getattr(func, "__name__", name)
+    if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
+        raise TypeError(f"{own} has a yield, so that calling it would run nothing: leave it out.")
     if held := connected.signals_of(func):
-        signal, own = travel.signal_name(held[0]), getattr(func, "__name__", name)
+        signal = travel.signal_name(held[0])
         raise TypeError(
             f"{own} is connected already, without its lock. Write it the other way round:\n"
             f"@receiver({signal or 'signal'}, ...)\n@recheck\ndef {own}(...)"
         )
+    arguments.refuse(str(own), func)
+
+
+def _callables(**given: Any) -> None:
+    """Refuse callables that can't be called as they will be."""
+    for option, value in given.items():
+        what = f"@recheck({option}=...)"
+        if option != "key" and value is not None and not callable(value):
+            raise TypeError(f"{what} takes a callable, not {value!r}.")
+        if inspect.iscoroutinefunction(value):
+            raise TypeError(f"{what} takes a callable that isn't async.")
+        if option == "queryset":
+            if value is not None and not arguments.parameters(value):
+                raise TypeError(f"{what} takes a callable of one argument, the queryset.")
+        elif callable(value):
+            arguments.refuse(what, value)
 
 
 class Options(TypedDict, total=False):
@@ -110,6 +141,7 @@ def recheck(
         former_names: Names under which older versions of the code recorded events.
         carry: Fields whose values events carry, beside primary and foreign keys.
         data: A callable that gets what the receiver gets; returns JSON: ``recheck_pass.data``.
+            With it, what can't travel of the signal's arguments arrives as None.
         queryset: A callable that shapes the queryset by which a pass reads its row.
         **options: The settings of one receiver, in lower case.
 
@@ -127,9 +159,7 @@ def recheck(
         raise TypeError(f"@recheck(name=...) takes a word without spaces, not {name!r}.")
     if isinstance(key, str) and not all(map(str.isidentifier, key.split("."))):
         raise TypeError(f"@recheck(key={key!r}): a path is names with dots between them.")
-    for option, value in (("keys", keys), ("data", data), ("queryset", queryset)):
-        if value is not None and not callable(value):
-            raise TypeError(f"@recheck({option}=...) takes a callable, not {value!r}.")
+    _callables(key=key, keys=keys, data=data, queryset=queryset)
     for option, names in (("carry", carry), ("former_names", former_names)):
         if isinstance(names, str):
             raise TypeError(f"@recheck({option}=...) takes a list of names: write [{names!r}].")

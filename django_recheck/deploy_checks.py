@@ -3,42 +3,45 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from typing import Any, Final
 
 from django.conf import settings as django_settings
-from django.core.checks import CheckMessage, Error, Warning
+from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
 from redis.connection import parse_url
 from redis.exceptions import NoPermissionError, NoScriptError, RedisError, ResponseError
 
-from . import conf, store, views, worker
-from .connection import RAW, script, text
+from . import conf, soundness, store, views, worker
+from .connection import RAW, failure, script, text, unwelcome
+from .messages import message
 from .meta import digits
 from .receivers import registry
 from .records import FORMAT, Item
-
-OVERDUE: Final = 300
-"""Seconds after which something that is due should have been drained."""
+from .survey import OVERDUE
 
 COMMANDS: Final = (
-    *("DEL @", "EXISTS @", "GET @", "HDEL @ f", "HEXISTS @ f", "HGET @ f", "HSET @ f v"),
-    *("HSETNX @ f v", "PEXPIRE @ 1", "PTTL @"),
+    *("DEL @", "EXISTS @", "EXPIRE @ 1", "GET @", "HDEL @ f", "HEXISTS @ f", "HGET @ f"),
+    *("HGETALL @", "HINCRBY @ f 1", "HKEYS @", "HSET @ f v", "HSETNX @ f v", "PEXPIRE @ 1"),
+    *("PTTL @",),
     *("SADD @ m", "SET @ v PX 1", "SISMEMBER @ m", "SMEMBERS @", "SREM @ m", "TIME", "ZADD @ 0 m"),
-    *("ZCARD @", "ZRANGE @ 0 0", "ZRANGEBYSCORE @ 0 0", "ZREM @ m", "ZSCORE @ m"),
+    *("ZCARD @", "ZCOUNT @ 0 0", "ZRANGE @ 0 0", "ZRANGEBYSCORE @ 0 0", "ZREM @ m", "ZSCORE @ m"),
 )
 """What scripts and views use on the keys of a shard; @ stands for the key."""
+CHANNEL_COMMANDS: Final = ("PUBLISH @ m",)
+"""What is used on the channel that wakes those who watch."""
 META_COMMANDS: Final = ("HGET @ f", "HMGET @ f", "HSET @ f v", "HSETNX @ f v")
 """What is used on the key that is there once for all shards."""
 
-# Replies the commands that this user may not use. The flag makes the server refuse every write,
-# after it has looked at the user's rights: so this is a dry run.
+# Replies the commands that this user may not use on the key, or else on the channel. The flag makes
+# the server refuse every write, after it has looked at the user's rights: so this is a dry run.
 DRY_RUN: Final = """#!lua flags=no-writes
 local refused = {}
+local at = KEYS[1] or table.remove(ARGV, 1)
 for _, line in ipairs(ARGV) do
   local words = {}
-  for word in string.gmatch(line, '%S+') do words[#words + 1] = word == '@' and KEYS[1] or word end
+  for word in string.gmatch(line, '%S+') do words[#words + 1] = word == '@' and at or word end
   local reply = redis.pcall(unpack(words))
   local said = type(reply) == 'table' and reply.err or 'WRONGTYPE'
   if not (string.find(said, 'read%-only script') or string.find(said, 'WRONGTYPE')) then
@@ -49,33 +52,16 @@ return refused
 """
 
 
-def hide(text: str) -> str:
-    """Return a text without the password that a URL in it may have."""
-    return re.sub(r"//\S*@", "//…@", text)
-
-
-def message(number: str, text: str, hint: str) -> CheckMessage:
-    """Return an error (E…) or a warning (W…) of this app."""
-    kind = Error if number.startswith("E") else Warning
-    return kind(hide(text), hint=hint[0].upper() + hint[1:], id=f"django_recheck.{number}")
-
-
 def check_dispatch() -> list[CheckMessage]:
     """Look for receivers that are called in the signal. Needs no server."""
-    found = [n for n, (*_, r) in registry.items() if _dispatch(r.options.value) == "immediate"]
-    if _dispatch(conf.get) == "immediate":
+    dispatch_of = soundness.dispatch_of
+    found = [n for n, (*_, r) in registry.items() if dispatch_of(r.options.value) == "immediate"]
+    if dispatch_of(conf.get) == "immediate":
         found = ["RECHECK"]
     if not found:
         return []
     text = f"DISPATCH is 'immediate' in {', '.join(found)}: no lock, no recheck, no commit awaited."
     return [message("W106", text, "That is for tests: write 'inline' or 'worker' here.")]
-
-
-def _dispatch(value: Callable[[str], Any]) -> Any:
-    try:
-        return value("DISPATCH")
-    except ImproperlyConfigured:
-        return None  # another check says so
 
 
 def check_server() -> list[CheckMessage]:
@@ -90,10 +76,7 @@ def check_server() -> list[CheckMessage]:
         return [_unreachable(current, error)]
     except Exception as error:  # whatever a URL, an option or a class of its own may bring about
         text = f"The cache {current.alias!r} gives no client: {type(error).__name__}."
-        hint = (
-            "Write its LOCATION as redis://user:password@host:6379/1, with what is special in a "
-            "password percent-encoded, and look at its OPTIONS."
-        )
+        hint = "Correct its LOCATION and OPTIONS, or the class of your own that connects."
         return [message("E105", text, hint)]
     found: list[CheckMessage] = [*_sharing(current.alias), *_timeouts(current.client)]
     refused = []
@@ -118,9 +101,16 @@ def _reach(client: Any) -> None:
 
 
 def _unreachable(current: store.Store, error: Exception) -> CheckMessage:
-    text = f"The server of the cache {current.alias!r} can't be reached, and nothing else of it "
-    text += f"was checked: {type(error).__name__}: {error}"
-    return message("W101", text, "Start it, or correct the cache's LOCATION and OPTIONS.")
+    text = f"The server of the cache {current.alias!r} {failure(error).rstrip('.')}. "
+    text += "Nothing else of it was checked."
+    if unwelcome(error):
+        hint = "Write the user and password that it knows: LOCATION redis://user:password@host:6379"
+        hint += "/1, with what is special in a password percent-encoded, or OPTIONS['PASSWORD']."
+    elif isinstance(error, ResponseError):
+        hint = "Correct the cache's LOCATION and OPTIONS, or what the server allows."
+    else:
+        hint = "Start it, or correct host, port and TLS in the cache's LOCATION and OPTIONS."
+    return message("W101", text, hint)
 
 
 def _information(current: store.Store) -> Iterator[CheckMessage]:
@@ -144,6 +134,7 @@ def _scripting(current: store.Store) -> Iterator[CheckMessage]:
         client.execute_command("EVALSHA", "0" * 40, 0)  # no script has this digest
     except NoScriptError:
         yield from _rights(current)
+        yield from _hints(current)
     except NoPermissionError as error:
         hint = "Allow this user EVAL, EVALSHA and SCRIPT LOAD: ACL SETUSER <user> +@scripting."
         yield message("E102", f"This user may not run scripts: {error}", hint)
@@ -155,8 +146,7 @@ def _scripting(current: store.Store) -> Iterator[CheckMessage]:
 def _rights(current: store.Store) -> Iterator[CheckMessage]:
     """Try each command on a key of the first shard that is never there, and on meta."""
     nobody = current.lane("", 0).lock(Item("", ""))
-    allow = f"~{{{current.base}:* ~{current.meta} +@read +@write +@scripting +time"
-    hint = f"Allow it: ACL SETUSER <user> {allow}."
+    hint = f"Allow it: ACL SETUSER <user> {_allowed(current)}."
     for key, commands in ((nobody, COMMANDS), (current.meta, META_COMMANDS)):
         try:
             reply = current.client.execute_command("EVAL", DRY_RUN, 1, key, *commands, **RAW)
@@ -167,6 +157,30 @@ def _rights(current: store.Store) -> Iterator[CheckMessage]:
         else:
             if names := ", ".join(map(text, reply)):
                 yield message("E106", f"This user may not use {names} on {key!r}.", hint)
+
+
+def _allowed(current: store.Store) -> str:
+    """Return all that a user needs, as ACL SETUSER takes it."""
+    keys = f"~{{{current.base}:* ~{current.meta}* &{current.hints}"
+    return f"{keys} +@read +@write +@scripting +time +publish +subscribe +unsubscribe"
+
+
+def _hints(current: store.Store) -> Iterator[CheckMessage]:
+    """Try to subscribe, which changes nothing, and a dry run of the rest."""
+    refused: list[str] = []
+    try:
+        with closing(current.client.pubsub()) as subscription:
+            subscription.subscribe(current.hints)
+            subscription.get_message(timeout=5)
+    except (ResponseError, AttributeError, NotImplementedError) as error:
+        refused.append(f"SUBSCRIBE ({error})" if str(error) else "SUBSCRIBE")
+    with suppress(ResponseError):  # Redis 6.2, whose scripts know no flags
+        asked = (DRY_RUN, 0, current.hints, *CHANNEL_COMMANDS)
+        refused += map(text, current.client.execute_command("EVAL", *asked, **RAW))
+    if refused:
+        said = f"This user may not use {', '.join(refused)} on the channel {current.hints!r}: "
+        said += "recheck_run --watch works all the same, and sees an event up to 5 s later."
+        yield message("W111", said, f"Allow it: ACL SETUSER <user> {_allowed(current)}.")
 
 
 def _stored(current: store.Store) -> Iterator[CheckMessage]:
@@ -222,7 +236,8 @@ def _sharing(alias: str) -> Iterator[CheckMessage]:
     if sharing:
         text = f"Locks and events share a database with the cache {', '.join(map(repr, sharing))}: "
         text += "its clear() is FLUSHDB, and takes them along."
-        hint = 'Write an alias of its own, with another database number, in RECHECK["CACHE"].'
+        hint = "Add an alias to CACHES for the locks alone, with another database number or server "
+        hint += 'in its LOCATION, and name it in RECHECK["CACHE"].'
         yield message("W103", text, hint)
 
 

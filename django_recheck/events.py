@@ -8,9 +8,10 @@ last.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from django.db.models import Model
 from django.dispatch import Signal
@@ -23,9 +24,12 @@ from .records import pack, unpack
 if TYPE_CHECKING:
     from .receivers import Receiver
 
+_DEPTH = re.compile(r"[0-9]{1,4}(?=\[)")
 VARYING = {"post_save": "update_fields", "m2m_changed": "pk_set"}
 """The argument that becomes None as soon as two events of a group differ in it."""
 DIFFERS = "*"
+DEEPEST: Final = 20
+"""Passes that may lead to one another, each by an event of its own, before their events wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +41,34 @@ class Group:
     raw: bool
     varying: str
     body: str
+    """A JSON list, and before it the event's depth, unless that is 0."""
+
+    @property
+    def depth(self) -> int:
+        """How many passes led to one another until the newest event came: 0 from outside."""
+        found = _DEPTH.match(self.body)
+        return int(found[0]) if found else 0
+
+    @property
+    def content(self) -> list[Any]:
+        """The label and values of its row, plain arguments, those that are rows, and ``data``."""
+        found: list[Any] = json.loads(self.body[self.body.index("[") :])
+        return found
+
+    @property
+    def model(self) -> type[Model] | None:
+        """The model of its row, or else its sender, if that is one."""
+        found = travel.sender_named(self.content[0] or json.loads(self.name)[2])
+        return found if isinstance(found, type) and issubclass(found, Model) else None
 
     def after(self, older: Group) -> Group:
         """Return this group with an older one of the same name merged into it."""
+        body = self.body
+        if older.depth < self.depth:
+            body = _deep(older.depth, body[body.index("[") :])
         return replace(
             self,
+            body=body,
             created=self.created or older.created,
             raw=self.raw and older.raw,
             varying=self.varying if self.varying == older.varying else DIFFERS,
@@ -59,6 +86,11 @@ class Events:
 
     count: int
     groups: tuple[Group, ...]
+
+    @property
+    def depth(self) -> int:
+        """How many passes led to one another until these came: 0 if any came from outside."""
+        return min((group.depth for group in self.groups), default=0)
 
     def after(self, older: Events) -> Events:
         """Return these events with older ones merged in; nothing is claimed less than happened."""
@@ -93,7 +125,12 @@ class Events:
 
 
 def from_signal(
-    receiver: Receiver[..., Any], signal: Signal | None, named: Mapping[str, Any]
+    receiver: Receiver[..., Any],
+    signal: Signal | None,
+    named: Mapping[str, Any],
+    depth: int = 0,
+    *,
+    key_alone: bool = False,
 ) -> Events:
     """Make the event of one signal delivered to one receiver.
 
@@ -101,6 +138,8 @@ def from_signal(
         receiver: Whose options say what is carried along.
         signal: The signal, None for one that was asked for by hand.
         named: What the receiver would be called with: sender and all arguments.
+        depth: How many passes led to one another until it happened.
+        key_alone: Nothing but a key is known: there is nothing that ``data=`` could look at.
 
     Raises:
         EventError: Something of it can't travel.
@@ -121,12 +160,16 @@ def from_signal(
     elif instance is not None:
         rest["instance"] = instance
     sender = travel.sender_name(named.get("sender"))
-    plain, rows = travel.arguments_out(kind, rest)
-    known = signal is not None or instance is not None
-    data = _json(receiver.name, receiver.data(**named)) if receiver.data and known else None
+    plain, rows = travel.arguments_out(kind, rest, dropping=receiver.data is not None)
+    asks = receiver.data if not key_alone else None
+    data = _json(receiver.name, asks(**named)) if asks else None
     name = dumps([kind, str(rest.get("action", "")), sender])
-    body = dumps([label, values, plain, rows, data])
+    body = _deep(depth, dumps([label, values, plain, rows, data]))
     return Events(1, (Group(name, created, raw, varying, body),))
+
+
+def _deep(depth: int, content: str) -> str:
+    return f"{depth}{content}" if depth else content
 
 
 def _json(name: str, data: Any) -> Any:
@@ -148,6 +191,8 @@ class Call:
     using: str
     arguments: dict[str, Any]
     data: Any
+    whole: bool = True
+    """Whether all arguments travelled, so that the key can be worked out again."""
     read: Model | None = None
     """The row as it was read again."""
 
@@ -160,7 +205,7 @@ class Call:
         """
         try:
             kind, action, sender = json.loads(group.name)
-            label, values, plain, rows, data = json.loads(group.body)
+            label, values, plain, rows, data = group.content
             arguments = {
                 **plain,
                 **{name: travel.referred(*row) for name, row in rows.items()},
@@ -184,7 +229,9 @@ class Call:
                 "pk_set": None if varying is None else set(varying),
                 "action": action,
             }
-        return cls(group.name, kind, travel.sender_named(sender), row, using, arguments, data)
+        whole = [travel.NOTHING] not in rows.values()
+        found = travel.sender_named(sender)
+        return cls(group.name, kind, found, row, using, arguments, data, whole)
 
     @property
     def deletes(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from redis.exceptions import RedisError
+
 
 class RecheckError(Exception):
     """Base of this package's own exceptions."""
@@ -15,6 +17,14 @@ class EventError(RecheckError, TypeError):
     """An event can't be recorded: its key or its arguments can't travel."""
 
 
+class EndlessTriggers(RecheckError):
+    """So many passes led to one another that their receivers seem to trigger each other."""
+
+
+class RedisAway(RecheckError, RedisError):
+    """Redis failed a moment ago and isn't asked again before BREAKER seconds are over."""
+
+
 class RecordError(RecheckError):
     """What Redis holds for an item can't be used: broken, or another version's."""
 
@@ -22,7 +32,6 @@ class RecordError(RecheckError):
 class NewerRecord(RecordError):
     """A newer version of this package wrote the item's record, which is left alone."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "a newer version of django-recheck wrote this item's record, which is left alone"
-        )
+    def __init__(self, text: str = "") -> None:
+        told = "a newer version of django-recheck wrote this item's record, which is left alone"
+        super().__init__(text or told)

@@ -8,17 +8,20 @@ the default.
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from types import NoneType
 from typing import Any, Final
 from uuid import UUID
 
 from django.apps import apps
 from django.core.exceptions import ValidationError
 from django.db import DEFAULT_DB_ALIAS
-from django.db.models import Field, Model
+from django.db.models import CompositePrimaryKey, Field, Model
+from django.db.models.fields.related_descriptors import ReverseOneToOneDescriptor
 
 from .exceptions import EventError, RecordError
 
@@ -26,9 +29,13 @@ MOST: Final = 10**1000
 """Whole numbers from here on are no keys: Python doesn't write all of them."""
 
 
+_canonical: Final = json.JSONEncoder(separators=(",", ":"), sort_keys=True)
+"""Made once: ``json.dumps()`` makes one for every call that wants another form than its own."""
+
+
 def dumps(value: Any) -> str:
     """Return canonical JSON: ASCII, no spaces, sorted."""
-    return json.dumps(value, separators=(",", ":"), sort_keys=True)
+    return _canonical.encode(value)
 
 
 def as_json(value: Any) -> Any:
@@ -38,6 +45,8 @@ def as_json(value: Any) -> Any:
         TypeError: It is no JSON.
         ValueError: It contains itself, or a dict of it has keys that aren't texts.
     """
+    if type(value) in (str, bool, NoneType) or (type(value) is int and abs(value) < MOST):
+        return value  # most are, and there is nothing to find out
     text = json.dumps(value)
     if not _keyed_by_texts(value):
         raise ValueError("JSON's objects have only texts as keys")
@@ -77,7 +86,7 @@ def typed(value: Any) -> Any:
             raise EventError(
                 f"A {value._meta.label} that was never saved can't be a key: it has no primary key."
             )
-        pk = primary_key(type(value)).to_python(value.pk)
+        pk = _one_type(primary_key(type(value)), value.pk)
         if isinstance(pk, Decimal):
             pk = pk.normalize()  # 1.5 and 1.50 are one row
         known = pk if isinstance(pk, (int, str, UUID, tuple)) else str(pk)
@@ -93,7 +102,7 @@ def typed(value: Any) -> Any:
             raise EventError("A key can't be a whole number of more than 1,000 digits.")
         return int(value)
     raise EventError(
-        f"A key can't be {value!r} ({type(value).__name__}): return an int, a str, a UUID, "
+        f"A key can't be {value!r:.200} ({type(value).__name__}): it is an int, a str, a UUID, "
         "a saved model instance, a tuple of these, or None to ignore the event."
     )
 
@@ -152,19 +161,45 @@ class Concern:
         Raises:
             RecordError: It is no item's text, or names a model that this process doesn't have.
         """
-        decoder, at, values = json.JSONDecoder(), 0, []
+        typed, using, context = _parts(text)
         try:
-            while at < len(text):
-                value, at = decoder.raw_decode(text, at)
-                values.append(value)
-                at += 1
-            key = untyped(values[0])
-            using = values[1] if len(values) > 1 else DEFAULT_DB_ALIAS
-            if len(values) > 3 or not isinstance(using, str):
-                raise ValueError("an item has a key, a database and a context")
+            key = untyped(typed)
         except Exception as error:  # whatever stands in Redis, and whatever to_python makes of it
-            raise RecordError(f"The item {text[:200]!r} can't be read: {error}") from error
-        return cls(values[0], key, using, values[2] if len(values) > 2 else None)
+            raise _unreadable(text, error) from error
+        return cls(typed, key, using, context)
+
+
+def database_of(text: str) -> str:
+    """Return the database that an item's events come from, also where its model isn't known.
+
+    Raises:
+        RecordError: It is no item's text.
+
+    >>> database_of('7 "archive"')
+    'archive'
+    """
+    _, using, _ = _parts(text)
+    return using
+
+
+def _parts(text: str) -> tuple[Any, str, Any]:
+    """Return the key as JSON, the database and the context."""
+    decoder, at, values = json.JSONDecoder(), 0, []
+    try:
+        while at < len(text):
+            value, at = decoder.raw_decode(text, at)
+            values.append(value)
+            at += 1
+        using = values[1] if len(values) > 1 else DEFAULT_DB_ALIAS
+        if not 1 <= len(values) <= 3 or not isinstance(using, str):
+            raise ValueError("an item has a key, a database and a context")
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(text, error) from error
+    return values[0], using, values[2] if len(values) > 2 else None
+
+
+def _unreadable(text: str, error: Exception) -> RecordError:
+    return RecordError(f"The item {text[:200]!r} can't be read: {error}")
 
 
 def follow(path: str, named: Mapping[str, Any]) -> Any:
@@ -194,11 +229,47 @@ def _attribute(instance: Model, name: str, *, last: bool) -> Any:
     return _one_type(instance._meta.pk, value) if name == "pk" else value
 
 
+def field_at(model: type[Model], path: str) -> Field[Any, Any] | None:
+    """Return the field whose value a key path leads to, None if that isn't a field's."""
+    *relations, last = path.split(".")
+    for part in relations:
+        if (target := beyond(model, part)) is None:
+            return None
+        model = target
+    fields = [f for f in model._meta.concrete_fields if last in (f.name, f.attname)]
+    return model._meta.pk if last == "pk" else next(iter(fields), None)
+
+
+def beyond(model: type[Model], name: str) -> type[Model] | None:
+    """Return the model that a relation to one row leads to, None if it is no such relation."""
+    for field in model._meta.concrete_fields:
+        if field.name == name and field.is_relation:
+            return field.related_model
+    found = inspect.getattr_static(model, name, None)
+    return found.related.related_model if isinstance(found, ReverseOneToOneDescriptor) else None
+
+
+def to_python(field: Field[Any, Any], value: Any) -> Any:
+    """Return a value as it comes out of the database, a composite key's part by part.
+
+    Raises:
+        ValidationError: The field can't have it.
+        TypeError, ValueError: A composite key has other parts.
+    """
+    if isinstance(field, CompositePrimaryKey):
+        if not isinstance(value, (tuple, list)):
+            raise TypeError
+        parts: tuple[Any, ...] = field.fields
+        pairs = zip(parts, value, strict=True)
+        return tuple(part.to_python(inner) for part, inner in pairs)
+    return field.to_python(value)
+
+
 def _one_type(field: Field[Any, Any], value: Any) -> Any:
     """Return a value as it comes out of the database: "5" and 5 are one key of a number's field."""
     if value is None or hasattr(value, "resolve_expression"):
         return value
     try:
-        return field.to_python(value)
+        return to_python(field, value)
     except ValidationError as error:
         raise EventError(f"{value!r} of {field} can't be a key: {error.messages[0]}") from error

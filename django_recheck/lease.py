@@ -1,7 +1,7 @@
 """Renews every lease of the process: one thread, batched, there only while something is held.
 
 A lease is renewed when a third of its TTL is over, so a short hold costs one entry in a set and no
-round trip. The thread ends itself once nothing was held since it last looked.
+round trip. The thread ends itself once nothing is held when it looks.
 """
 
 from __future__ import annotations
@@ -63,9 +63,7 @@ class Renewer:
         self._changed = threading.Condition()
         self._leases: set[Lease] = set()
         self._thread: threading.Thread | None = None
-        self._busy = False
         self._until = 0.0
-        self._pause = 0.0
 
     @contextmanager
     def keep(self, lease: Lease) -> Iterator[None]:
@@ -74,11 +72,9 @@ class Renewer:
             yield
             return
         with self._changed:
-            self._busy = True
-            self._pause = lease.ttl / 3
             self._leases.add(lease)
             if self._thread is None:
-                self._until = lease.due
+                self._until = lease.due  # so a burst of short holds is one thread's
                 self._start()
             elif lease.due < self._until:  # else it looks early enough, and isn't woken
                 self._until = lease.due
@@ -106,17 +102,16 @@ class Renewer:
                 while (left := self._until - clock()) > 0:
                     self._changed.wait(left)
                     late = clock() - self._until
-                if not self._leases and not self._busy:
+                if not self._leases:
                     self._thread = None
                     return
                 if any(late > lease.ttl / 3 for lease in self._leases):
                     logger.warning(STARVED, late)
-                self._busy = False
                 now = clock()
                 due = [lease for lease in self._leases if lease.due <= now]
                 for lease in due:
                     lease.rest(lease.ttl / 10)  # until the next try, should this one fail
-                self._until = min((lease.due for lease in self._leases), default=now + self._pause)
+                self._until = min(lease.due for lease in self._leases)
             self.renew(due)
 
     def renew(self, leases: list[Lease]) -> None:
@@ -132,7 +127,7 @@ class Renewer:
         for (lease, grant), mine in zip(due, held, strict=True):
             if mine:
                 lease.rest(lease.ttl / 3)
-            elif lease in self._leases:  # else it ended while we asked
+            else:
                 grant.deadline = 0.0
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from django.core.cache import caches
 from django.core.exceptions import ImproperlyConfigured
+from redis.exceptions import NoPermissionError
 
 from . import conf
 from .connection import Call, Connection, text
@@ -34,7 +36,12 @@ class Meta(Connection, Namespace):
         Namespace.__init__(
             self, ":".join(filter(None, (str(caches[alias].key_prefix), prefix))), shards
         )
-        self._known = False
+        self.told: set[str] = set()
+        """Keys that say for an hour what somebody was told of."""
+        self.known = False
+        """Whether this process has used it: what format Redis holds is asked first."""
+        self.fits = False
+        """Whether what this process looks at has the settings' format."""
 
     def call(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> tuple[Any, bool]:
         self.check_format()
@@ -50,7 +57,7 @@ class Meta(Connection, Namespace):
         Raises:
             ImproperlyConfigured: Redis holds items of another SHARDS or of a newer format.
         """
-        if self._known:
+        if self.known:
             return
 
         *_, stored = self.ask(
@@ -58,37 +65,62 @@ class Meta(Connection, Namespace):
             ("HSETNX", self.meta, "format", FORMAT),
             ("HMGET", self.meta, "shards", "format"),
         )
-        shards, version = map(text, stored)
-        if not 1 <= digits(version) <= FORMAT:
+        if not self._fits(*map(text, stored)):
+            self.ask(("HSET", self.meta, "shards", self.shards))
+        self.known = True
+
+    def look_at_format(self) -> None:
+        """Compare as ``check_format`` does, and write nothing: for those that only look.
+
+        Raises:
+            ImproperlyConfigured: Redis holds items of another SHARDS or of a newer format.
+        """
+        if not (self.known or self.fits):
+            (stored,) = self.ask(("HMGET", self.meta, "shards", "format"))
+            self.fits = self._fits(*map(text, stored))
+
+    def _fits(self, shards: str, version: str) -> bool:
+        """Return whether the shard count stands there; another one that nothing needs doesn't."""
+        if version and not 1 <= digits(version) <= FORMAT:
             raise ImproperlyConfigured(
                 f"Redis holds items of format {version}, this version of django-recheck "
                 f"writes {FORMAT}: update it, or give it another RECHECK['PREFIX']."
             )
-        if shards != str(self.shards):
-            self._reshard(min(max(1, digits(shards)), conf.MOST_SHARDS))
-        self._known = True
-
-    def _reshard(self, stored: int) -> None:
-        """Take the new shard count if nothing is stored under the old one."""
+        if not shards or shards == str(self.shards):
+            return True
+        stored = min(max(1, digits(shards)), conf.MOST_SHARDS)
         lanes = [self.lane("", shard).keys[-1] for shard in range(stored)]
         if any(self.ask(*(("EXISTS", key) for key in lanes))):
             raise ImproperlyConfigured(
                 f"RECHECK['SHARDS'] is {self.shards}, but Redis holds items in {stored}: "
                 f"set it back to {stored}, and change it when nothing is running or pending."
             )
-        self.ask(("HSET", self.meta, "shards", self.shards))
+        return False
 
     def first_in_an_hour(self, what: str) -> bool:
         """Say whether nobody has reported something for an hour; whoever asks reports it now."""
-        return bool(self.ask(("SET", f"{self.meta}:{what}", 1, "NX", "EX", 3600))[0])
+        return bool(self.untold([what]))
+
+    def untold(self, names: Sequence[str]) -> list[str]:
+        """Return of what nobody has told for an hour: whoever asks tells of it now."""
+        keys = [f"{self.meta}:{name}" for name in names]
+        self.told.update(keys)
+        replies = self.ask(*(("SET", key, 1, "NX", "EX", 3600) for key in keys)) if keys else []
+        return [name for name, first in zip(names, replies, strict=True) if first]
 
     def drained(self) -> None:
         """Write down, by the server's clock, that a drain has come to its end."""
-        self.ask(("HSET", self.meta, "drained", self.now()))
+        self.ask(("HSET", self.meta, "drained", int(self.now())))
 
-    def now(self) -> int:
+    def now(self) -> float:
         """Return the server's time in seconds."""
-        return int(self.ask(("TIME",))[0][0])
+        seconds, micros = self.ask(("TIME",))[0]
+        return int(seconds) + int(micros) / 1e6
+
+    def hint(self) -> None:
+        """Tell those who watch that something may be ripe. What isn't allowed isn't done."""
+        with suppress(NoPermissionError):
+            self.ask(("PUBLISH", self.hints, ""))
 
     def last_drain(self) -> int | None:
         """Return when a drain last came to its end, by the server's clock; None if none did."""

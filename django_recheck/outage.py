@@ -9,9 +9,9 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from django.core.exceptions import ImproperlyConfigured
@@ -19,7 +19,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from . import conf
 from .events import Events
-from .exceptions import RecordError
+from .exceptions import RecordError, RedisAway
 from .records import Item
 
 if TYPE_CHECKING:
@@ -44,9 +44,19 @@ class Ready:
     item: Item
     events: Events
 
+    def after(self, older: Ready | None) -> Ready:
+        """Return this with older events of the same item merged in."""
+        if older is None or older.events is self.events:
+            return self
+        return replace(self, events=self.events.after(older.events))
 
-class RedisAway(RedisError):
-    """Redis failed a moment ago and isn't asked again before BREAKER seconds are over."""
+
+def merged(batch: Iterable[Ready]) -> list[Ready]:
+    """Return a batch with each item once, its events merged in their order."""
+    found: dict[Item, Ready] = {}
+    for ready in batch:
+        found[ready.item] = ready.after(found.get(ready.item))
+    return list(found.values())
 
 
 class _Breaker:
@@ -74,7 +84,7 @@ class _Breaker:
             raise RedisAway("Redis failed a moment ago and is left alone for now.")
         try:
             yield
-        except RedisError as error:
+        except (RedisError, OSError) as error:
             if type(error) is ResponseError:
                 raise  # it answers: what stands in its keys is wrong, not the server
             self._until = time.monotonic() + float(conf.get("BREAKER"))
@@ -89,32 +99,47 @@ _owed: dict[Item, Ready] = {}
 _mutex = threading.Lock()
 
 
-def guarded(ask: Callable[[], T], telling: Sequence[Ready] = ()) -> T | Exception:
-    """Ask Redis something unless it is left alone just now; return what went wrong, if it did.
-
-    Args:
-        ask: Asks it.
-        telling: What Redis is told: owed if that is interrupted, by Ctrl-C or a time limit, say.
-    """
+def guarded(ask: Callable[[], T]) -> T | Exception:
+    """Ask Redis something unless it is left alone just now; return what went wrong, if it did."""
     try:
         with breaker.watch():
             return ask()
     except FAULTS as error:
         return error
-    except BaseException:
-        for ready in telling:
-            owe(ready)
-        raise
+
+
+class Telling:
+    """While Redis is told of events: they are owed if that ends by Ctrl-C or a time limit, say.
+
+    Args:
+        batch: The events; looked at when it ends so.
+    """
+
+    __slots__ = ("batch",)
+
+    def __init__(self, batch: Iterable[Ready]) -> None:
+        self.batch = batch
+
+    def __enter__(self) -> Telling:
+        """Begin."""
+        return self
+
+    def done(self) -> None:
+        """Say that Redis has taken or refused each, and that somebody cares for those."""
+        self.batch = ()
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        """Owe what isn't told."""
+        if kind is not None:
+            for ready in list(self.batch):
+                owe(ready)
 
 
 def owe(ready: Ready) -> None:
     """Remember that an item needs one more pass under its lock; of too many the rest is told."""
     with _mutex:
-        older = _owed.get(ready.item)
-        if older and older.events is not ready.events:
-            ready = Ready(ready.receiver, ready.item, ready.events.after(older.events))
-        if older or len(_owed) < MOST_OWED:
-            _owed[ready.item] = ready
+        if ready.item in _owed or len(_owed) < MOST_OWED:
+            _owed[ready.item] = ready.after(_owed.get(ready.item))
             return
     names = {"receiver": ready.receiver.name, "key": ready.item.text}
     text = "%s %s: its event is lost: Redis is away, and %d items are owed already"
@@ -127,14 +152,25 @@ def owing() -> list[Ready]:
         return list(_owed.values())
 
 
+def payable() -> bool:
+    """Return whether something is owed and Redis isn't left alone: asked at every event."""
+    return bool(_owed) and not breaker.open
+
+
 def collect() -> list[Ready]:
     """Hand out what is owed, unless Redis is still left alone."""
-    if not _owed or breaker.open:
+    if not payable():
         return []
     with _mutex:
         owed = list(_owed.values())
         _owed.clear()
     return owed
+
+
+def take(items: Iterable[Item]) -> list[Ready]:
+    """Hand out what is owed of some items, whether or not Redis is left alone."""
+    with _mutex:
+        return [_owed.pop(item) for item in items if item in _owed]
 
 
 def _forked() -> None:

@@ -14,7 +14,7 @@ class Outcome(Enum):
     """
 
     IGNORED = "ignored"
-    """The key was ``None``: the event concerns nobody."""
+    """The key was ``None``, or no app has the row's model: the event concerns nobody."""
     GONE = "gone"
     """The row was deleted in the meantime and nobody asked to hear of that."""
     RAN = "ran"
@@ -22,7 +22,7 @@ class Outcome(Enum):
     COALESCED = "coalesced"
     """Somebody is running this item and will go again."""
     AFTER_COMMIT = "after commit"
-    """The event waits for the transaction it came from."""
+    """The event waits for the end of the transaction it came from, or of the batch."""
     PENDING = "pending"
     """Recorded: a pass is owed, now or later."""
     REQUEUED = "requeued"

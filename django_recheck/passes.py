@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import inspect
 import os
 import threading
 import time
-from collections.abc import Awaitable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from asgiref.sync import async_to_sync
-from django.db.transaction import TransactionManagementError
+from django.db.models import Model
 from redis.exceptions import RedisError
 
-from . import context, store, transactions
+from . import awaiting, context, store, transactions
 from .events import Call, Events, group_names
 from .exceptions import LockLost
 from .keys import Concern
@@ -28,7 +24,13 @@ if TYPE_CHECKING:
     from .outage import Ready
     from .receivers import Receiver
 
+T = TypeVar("T")
+
 _open: contextvars.ContextVar[tuple[Pass, ...]] = contextvars.ContextVar("recheck_open", default=())
+_reading: contextvars.ContextVar[Pass | None] = contextvars.ContextVar(
+    "recheck_reading", default=None
+)
+"""The pass whose row is being read; it isn't open yet."""
 
 
 class Pass:
@@ -70,7 +72,7 @@ class Pass:
         self.grant = grant
         self.pid = os.getpid()
         self._mutex = threading.Lock()
-        self._ended = False
+        self.ended = False
         self._own: Events | None = None
 
     @property
@@ -105,21 +107,29 @@ class Pass:
     def keep(self, events: Events) -> bool:
         """Take an event of the item that the pass itself caused; False once the pass has ended."""
         with self._mutex:
-            if not self._ended and not (self.grant and self.grant.own):
+            if not self.ended and not (self.grant and self.grant.own):
                 self._own = events.after(self._own) if self._own else events
-            return not self._ended
+            return not self.ended
 
     def end(self) -> Events | None:
         """End the pass and give out what it kept."""
         with self._mutex:
-            self._ended = True
+            self.ended = True
             return self._own
 
 
 def current_pass() -> Pass | None:
-    """Return the pass that this thread or task is in, the innermost one; None outside of any."""
-    passes = _open.get()
-    return passes[-1] if passes else None
+    """Return the pass that this thread or task is in, the innermost one; None outside of any.
+
+    What a pass has left behind, a task say, is outside once the pass has ended.
+    """
+    return next((run for run in reversed(_open.get()) if not run.ended), None)
+
+
+def depth_here() -> int:
+    """Return the depth of an event that happens here: one more than its pass's, 0 outside."""
+    here = current_pass()
+    return here.events.depth + 1 if here else 0
 
 
 def own_pass(item: Item) -> Pass | None:
@@ -130,6 +140,18 @@ def own_pass(item: Item) -> Pass | None:
     return next((p for p in _open.get() if p.item == item and p.pid == os.getpid()), None)
 
 
+def at_hand() -> Pass | None:
+    """Return the pass whose row is being read, or that this thread or task is in."""
+    return _reading.get() or current_pass()
+
+
+def elsewhere(call: Callable[[], T]) -> T:
+    """Call something as if from outside of any pass: its events are nobody's own."""
+    around = contextvars.copy_context()
+    around.run(_open.set, ())
+    return around.run(call)
+
+
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A pass with its call made ready, its row read after the grant."""
@@ -138,24 +160,20 @@ class Prepared:
     named: dict[str, Any]
 
     def __call__(self) -> None:
-        """Call the receiver, in a context of its own."""
-        contextvars.copy_context().run(self._within)
+        """Call the receiver, in a context of its own, and end the pass."""
+        try:
+            contextvars.copy_context().run(self._within)
+        finally:
+            self.run.end()
 
     def whole(self) -> None:
-        """Call the receiver, and end the pass.
+        """Do so in no transaction.
 
         Raises:
             TransactionManagementError: It left a transaction open.
         """
-        try:
+        with transactions.none_left_open():
             self()
-        finally:
-            self.run.end()
-            left = transactions.roll_back_what_is_open()
-        if left:
-            raise TransactionManagementError(
-                f"The receiver left a transaction of {left!r} open, which was rolled back."
-            )
 
     def _within(self) -> None:
         receiver = self.run.receiver
@@ -165,72 +183,32 @@ class Prepared:
         with context.restore(self.run.concern.context):
             returned = receiver.func(**self.named)
             if inspect.isawaitable(returned):
-                _await(returned)
-
-
-def _await(returned: Awaitable[Any]) -> None:
-    """Run an async receiver to its end; in a thread where this one has a running loop.
-
-    It runs in another thread either way, and doesn't feel what strikes this one, such as Ctrl-C or
-    a time limit.
-    So it is cancelled then, and awaited all the same: the lock mustn't be given up before its end.
-    """
-    tasks: list[asyncio.Task[Any]] = []
-    stopped, over = threading.Event(), threading.Event()
-
-    async def end() -> None:
-        try:
-            tasks.extend(filter(None, [asyncio.current_task()]))
-            if not stopped.is_set():
-                await returned
-        finally:
-            over.set()
-
-    try:
-        if not in_running_loop():
-            async_to_sync(end)()
-            return
-        with ThreadPoolExecutor(1) as pool:
-            future = pool.submit(contextvars.copy_context().run, async_to_sync(end))
-            try:
-                future.result()
-            except BaseException:
-                _cancel(tasks, stopped)
-                raise
-    except BaseException:
-        _cancel(tasks, stopped)
-        if tasks:
-            over.wait()
-        elif inspect.iscoroutine(returned):
-            returned.close()
-        raise
-
-
-def _cancel(tasks: Sequence[asyncio.Task[Any]], stopped: threading.Event) -> None:
-    stopped.set()
-    for task in tasks:
-        with suppress(RuntimeError):  # its loop is closed
-            task.get_loop().call_soon_threadsafe(task.cancel)
-
-
-def in_running_loop() -> bool:
-    """Return whether this thread is a running event loop's, which mustn't wait."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+                awaiting.to_its_end(returned)
 
 
 def immediately(ready: Ready, named: Mapping[str, Any]) -> None:
     """Call the receiver with the signal's own arguments, without lock and Redis."""
-    Prepared(Pass(ready.receiver, ready.item, ready.events, None), dict(named))()
+    try:
+        Prepared(Pass(ready.receiver, ready.item, ready.events, None), dict(named))()
+    except awaiting.SenderCancelled as error:
+        raise error.plain() from error
 
 
 def prepare(
-    receiver: Receiver[..., Any], item: Item, events: Events, grant: Grant | None
+    receiver: Receiver[..., Any],
+    item: Item,
+    events: Events,
+    grant: Grant | None,
+    row: Model | None = None,
 ) -> Prepared | None:
     """Read the row and decide what the receiver is called with.
+
+    Args:
+        receiver: Whose pass it is.
+        item: The item.
+        events: What it is to cover.
+        grant: The right to it, None without a lock.
+        row: The row, if it was read since the grant.
 
     Returns:
         The call, or None if the row is gone and nothing says that it was deleted.
@@ -241,8 +219,12 @@ def prepare(
     if not events.groups:
         events = receiver.event_of(Concern.parse(item.text)).after(events)
     run = Pass(receiver, item, events, grant)
-    with context.restore(run.concern.context):
-        found = _choose(receiver, run.concern, events)
+    reading = _reading.set(run)
+    try:
+        with context.restore(run.concern.context):
+            found = _choose(receiver, run.concern, events, row)
+    finally:
+        _reading.reset(reading)
     if found is None:
         return None
     call, run.gone = found
@@ -252,13 +234,13 @@ def prepare(
 
 
 def _choose(
-    receiver: Receiver[..., Any], concern: Concern, events: Events
+    receiver: Receiver[..., Any], concern: Concern, events: Events, row: Model | None
 ) -> tuple[Call, bool] | None:
     """Return the call and whether its row is gone: newest event first, the row decides."""
     newest = Call.of(events.groups[-1], concern.using)
     if newest.row is None or not receiver.options.refresh:
         return newest, False
-    read = newest.row.read(receiver.queryset)
+    read = newest.row.read(receiver.queryset) if row is None else row
     if read is None:
         if not receiver.has_default_key:
             return newest, True
@@ -276,8 +258,9 @@ def _choose(
         else:
             return newest, False
     found = replace(call, read=read)
-    if not receiver.has_default_key:
+    if not receiver.has_default_key and found.whole:
         keys = receiver.typed_keys(found.named())
-        if keys and concern.typed not in keys:
+        told = keys or isinstance(receiver.key, str)  # a callable's None says nothing
+        if told and concern.typed not in keys:
             return newest, True  # the row has left this key; the new key has its own event
     return found, False

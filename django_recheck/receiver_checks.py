@@ -21,8 +21,8 @@ from django.db.models.fields.related_descriptors import (
 from django.db.models.manager import ManagerDescriptor
 from django.db.models.options import Options
 
-from . import conf, connected, relations, travel
-from .deploy_checks import message
+from . import arguments, conf, connected, keys, relations, travel
+from .messages import message
 from .receivers import FORBIDDEN, Receiver, registry
 
 OF_A_ROW = (signals.post_save, signals.pre_delete, signals.post_delete)
@@ -78,13 +78,19 @@ def _former(receiver: Receiver[..., Any]) -> Iterator[CheckMessage]:
 
 
 def _connections(receiver: Receiver[..., Any]) -> Iterator[CheckMessage]:
-    for signal in connected.signals_of(receiver.func):
+    plain, follows = map(connected.signals_of, (receiver.func, receiver))
+    for signal in plain:
         name = _short(signal)
         hint = f"Write it so:\n@receiver({name}, ...)\n@recheck\ndef {receiver.__name__}(...)"
         text = f"{receiver.name}: {name} calls the plain function, without its lock."
         yield message("E017", text, hint)
     models: dict[type[Model] | None, None] = {}
-    for signal in connected.signals_of(receiver):
+    if not (plain or follows or connected.held_strongly(receiver)):
+        hint = "Write it so, in a module that ready() of an app's config imports:\n"
+        hint += f"@receiver(post_save, sender=...)\n@recheck\ndef {receiver.__name__}(...)"
+        yield message("W002", f"{receiver.name}: no signal calls it.", hint)
+    for signal in follows:
+        yield from _parameters(receiver, signal)
         name = _short(signal)
         if signal in FORBIDDEN:
             text = f"{receiver.name} follows {name}, which comes before the write."
@@ -103,6 +109,19 @@ def _connections(receiver: Receiver[..., Any]) -> Iterator[CheckMessage]:
             yield from _key(receiver, model)
         else:
             yield from _key_of_all(receiver)
+
+
+def _parameters(receiver: Receiver[..., Any], signal: Any) -> Iterator[CheckMessage]:
+    """Check that a signal sends all that the receiver and its callables must be called with."""
+    callables = {f"{option}=": getattr(receiver, option) for option in ("key", "keys", "data")}
+    for what, func in {"": receiver.func, **callables}.items():
+        known = arguments.SENT.get(signal)
+        if known is None or not callable(func):
+            continue
+        for name in arguments.missing(func, known if what else {*known, "recheck_pass"}):
+            of = f"{what} of {receiver.name}" if what else receiver.name
+            text = f"{of} must be called with {name!r}, and {_short(signal)} comes without it."
+            yield message("E023", text, f"Give it a default: {name}=None.")
 
 
 def _short(signal: Any) -> str:
@@ -168,12 +187,12 @@ def _follow(model: type[Model], path: str) -> tuple[str, str, type[Model]]:
         found: Any = inspect.getattr_static(model, part, ABSENT)
         target: type[Model] | None = None
         if known is not None:
-            if number < len(parts) and known.is_relation and part == known.name:
-                target = known.related_model
+            if number < len(parts):
+                target = keys.beyond(model, part)
             elif number == len(parts) and _last(known).get_internal_type() in NO_KEYS:
                 return "unfit", part, model
         elif isinstance(found, ReverseOneToOneDescriptor):
-            target = found.related.related_model
+            target = keys.beyond(model, part)
         elif isinstance(found, UNFIT):
             return "unfit", part, model
         elif part in (field.name for field in model._meta.private_fields):

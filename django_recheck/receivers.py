@@ -5,23 +5,35 @@ What happens to an event after its key is known is ``commit``'s business.
 
 from __future__ import annotations
 
-import inspect
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from django.db import DEFAULT_DB_ALIAS, connections, transaction
-from django.db.models import Model, signals
+from django.db import DEFAULT_DB_ALIAS, connections, router
+from django.db.models import Model, QuerySet, signals
 from django.dispatch import Signal
 
-from . import commit, conf, connected, context, dispatch, relations, store, travel
+from . import (
+    arguments,
+    commit,
+    conf,
+    connected,
+    context,
+    relations,
+    soundness,
+    store,
+    travel,
+)
+from .by_hand import ByHand
 from .events import Events, from_signal
 from .exceptions import EventError
 from .keys import Concern, follow, item_text, typed
 from .outage import Ready
 from .outcome import Outcome
-from .passes import immediately, own_pass, prepare
+from .passes import depth_here, immediately, own_pass, prepare
 from .records import Item
-from .transactions import refuse_manual
+
+logger = logging.getLogger("django_recheck")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -80,7 +92,7 @@ class Receiver(Generic[P, R]):
         self.carry = tuple(carry)
         self.data = data
         self.queryset = queryset
-        self.wants_pass = "recheck_pass" in inspect.signature(func).parameters
+        self.wants_pass = "recheck_pass" in arguments.parameters(func)
         self.options = conf.Options(self.name, given)
         registry.setdefault(self.name, []).append(self)
 
@@ -115,9 +127,16 @@ class Receiver(Generic[P, R]):
             named: What the receiver would be called with.
             using: The database that it comes from.
 
+        Returns:
+            The items; none if the row's model is in no app, so that no pass could find the row.
+
         Raises:
             EventError: A key has a type that no key may have.
         """
+        model = type(named.get("instance"))
+        if issubclass(model, Model) and travel.sender_named(model._meta.label_lower) is None:
+            logger.debug("%s: ignored: no app has the model %s", self.name, model._meta.label)
+            return []
         captured = context.capture()
         texts = (item_text(key, using, captured) for key in self._keys(named) if key is not None)
         return [Item(self.name, text) for text in dict.fromkeys(texts)]
@@ -138,9 +157,10 @@ class Receiver(Generic[P, R]):
             return (follow(self.key, named),)
         signal = travel.signal_name(named.get("signal"))
         fallback = _DEFAULT_KEYS.get(signal, "instance")
-        if (key := named.get(fallback)) is None or (
-            fallback != "setting" and not isinstance(key, Model)
-        ):
+        key = named.get(fallback)
+        if key is None and fallback == "user":
+            return ()  # nobody was logged in who logs out
+        if key is None or (fallback != "setting" and not isinstance(key, Model)):
             raise EventError(
                 f"{self.name} got an event without a model instance: name its subject with key=."
             )
@@ -154,6 +174,7 @@ class Receiver(Generic[P, R]):
 
         Raises:
             TypeError: It was called without ``signal=``, by hand.
+            ImproperlyConfigured: A setting is wrong, and no check was run that would have said so.
             EventError: Its key or its arguments can't be recorded.
         """
         signal = kwargs.get("signal")
@@ -169,8 +190,11 @@ class Receiver(Generic[P, R]):
         return self._receive(signal, kwargs)
 
     def _receive(self, signal: Signal | None, named: Mapping[str, Any]) -> Outcome:
+        soundness.require(self.options)
         instance = named.get("instance")
-        using = named.get("using") or (instance._state.db if isinstance(instance, Model) else None)
+        using = named.get("using")
+        if not using and isinstance(instance, Model):  # where it is saved: it may be a replica's
+            using = router.db_for_write(type(instance), instance=instance)
         if not isinstance(using, str) or using not in connections:
             using = DEFAULT_DB_ALIAS
         ready, calls = [], [named]
@@ -178,7 +202,7 @@ class Receiver(Generic[P, R]):
             calls = relations.concerned(self, named, using)
         for call in calls:
             if items := self.items(call, using):
-                events = from_signal(self, signal, call)
+                events = from_signal(self, signal, call, depth_here())
                 ready += [(Ready(self, item, events), call) for item in items]
         if not ready:
             return Outcome.IGNORED
@@ -200,22 +224,37 @@ class Receiver(Generic[P, R]):
 
         Args:
             instance: A saved row, as if it had just been saved.
-            key: The key instead.
+            key: The key instead. A path's, or the row's own, may be a text, as of a URL: it becomes
+                what the field makes of it. What a callable returns isn't known before: write it
+                as the callable does.
             using: The database, by default the instance's own.
 
         Returns:
             What became of it, as from ``send()``.
+
+        Raises:
+            TypeError: It is no row, or none of a model that the receiver follows.
+            ValueError: The row was never saved, the field can't have this key, or there is no such
+                database.
         """
         if (instance is None) == (key is None):
-            raise TypeError("recheck() takes either an instance or key=.")
+            got = "neither" if key is None else "both"
+            raise TypeError(f"{self.name}: recheck() takes a saved row or key=, and got {got}.")
+        if not isinstance(instance, Model | None):
+            raise TypeError(
+                f"{self.name}: recheck() takes a saved row, not {type(instance).__name__}: "
+                "pass a key as key=, and several to recheck_many()."
+            )
+        by_hand = ByHand(self)
+        alias = by_hand.alias(using, instance if instance is not None else key)
         if instance is not None:
-            named = self._by_hand(type(instance), instance, using or instance._state.db)
+            named = by_hand.named(by_hand.sender_of(instance), instance, alias)
             return self._receive(named["signal"], named)
-        text = item_text(self._known(key), using or DEFAULT_DB_ALIAS, context.capture())
-        ready = Ready(self, Item(self.name, text), self.event_of(Concern.parse(text)))
+        soundness.require(self.options)
+        ready = by_hand.of_key(key, alias)
         if self.options.dispatch == "immediate":
             return self._at_once(ready)
-        return commit.deliver([ready], using or DEFAULT_DB_ALIAS)
+        return commit.deliver([ready], alias)
 
     def _at_once(self, ready: Ready) -> Outcome:
         """Do here and now what was asked for without a signal, as "immediate" says."""
@@ -228,23 +267,44 @@ class Receiver(Generic[P, R]):
     def recheck_many(self, targets: Iterable[Any], *, using: str | None = None) -> int:
         """Record passes for many rows or keys at once; never runs them here.
 
+        What stands before a wrong one is recorded, as if it were the end: that costs a pass at
+        most, and the caller hears of the rest.
+
         Args:
-            targets: Saved instances, or keys.
+            targets: Saved instances, or keys, as for ``recheck()``; they are taken one by one, and
+                a queryset keeps none of them. None is ignored, as a key is that is None, but where
+                the key is the row itself.
             using: The database, by default each instance's own.
 
         Returns:
             The number of items.
+
+        Raises:
+            TypeError, ValueError: As from ``recheck()``, of the first wrong one.
         """
+        soundness.require(self.options)
+        if isinstance(targets, (str, bytes)) or not isinstance(targets, Iterable):
+            one = repr(targets) if isinstance(targets, (str, bytes)) else type(targets).__name__
+            raise TypeError(
+                f"{self.name}: recheck_many() takes rows or keys, as a list or a queryset, "
+                f"and {one:.200} is none: write a single one in brackets."
+            )
+        if isinstance(targets, QuerySet):  # it would keep all its rows
+            targets = targets.iterator(chunk_size=10 * store.CHUNK)
         batches: dict[str, dict[Item, Ready]] = {}
-        total = 0
-        for target in targets:
-            alias = using or (target._state.db if isinstance(target, Model) else None)
-            batch = batches.setdefault(alias or DEFAULT_DB_ALIAS, {})
-            for item, events in self._wanted(target, alias or DEFAULT_DB_ALIAS):
-                batch[item] = Ready(self, item, events)
-            if len(batch) >= 10 * store.CHUNK:
-                total += self._record(alias or DEFAULT_DB_ALIAS, batch)
-        return total + sum(self._record(*left) for left in batches.items())
+        by_hand, total = ByHand(self), 0
+        try:
+            for target in targets:
+                if target is None and not self.has_default_key:
+                    continue
+                alias = by_hand.alias(using, target)
+                batch = batches.setdefault(alias, {})
+                batch |= {ready.item: ready for ready in by_hand.wanted(target, alias)}
+                if len(batch) >= 10 * store.CHUNK:
+                    total += self._record(alias, batch)
+        finally:
+            total += sum(self._record(*left) for left in batches.items())
+        return total
 
     def _record(self, using: str, batch: dict[Item, Ready]) -> int:
         """Record a batch once its transaction has committed, and empty it.
@@ -254,69 +314,16 @@ class Receiver(Generic[P, R]):
         """
         found = list(batch.values())
         batch.clear()
-
-        def record() -> None:
-            dispatch.record(found)
-
         if self.options.dispatch == "immediate":
             for ready in found:
                 self._at_once(ready)
-        elif found and connections[using].in_atomic_block:
-            robust = self.options.on_redis_error != "raise"
-            transaction.on_commit(record, using=using, robust=robust)
         elif found:
-            refuse_manual(connections[using], self.name)
-            record()
+            commit.record(found, using)
         return len(found)
-
-    def _wanted(self, target: Any, using: str) -> list[tuple[Item, Events]]:
-        if isinstance(target, Model):
-            named = self._by_hand(type(target), target, using)
-            events = from_signal(self, named["signal"], named)
-            return [(item, events) for item in self.items(named, using)]
-        text = item_text(self._known(target), using, context.capture())
-        return [(Item(self.name, text), self.event_of(Concern.parse(text)))]
-
-    def _models(self) -> list[type[Model]]:
-        found = (
-            m for signal in connected.signals_of(self) for m in connected.senders_of(signal, self)
-        )
-        return list(dict.fromkeys(model for model in found if model is not None))
-
-    def _known(self, key: Any) -> Any:
-        """Return a key given by hand as the signal would give it: a default key is the row's."""
-        models = self._models()
-        if not self.has_default_key or isinstance(key, Model):
-            return key
-        if len(models) > 1:
-            labels = ", ".join(model._meta.label for model in models)
-            raise TypeError(
-                f"{self.name} follows {labels}: pass the instance instead of key={key!r}."
-            )
-        if models:
-            return self._instance(models[0], DEFAULT_DB_ALIAS, key)
-        return key
-
-    @staticmethod
-    def _instance(model: type[Model], using: str, key: Any) -> Model:
-        return travel.Row(model, using, travel.key_values(model, key)).restored()
 
     def event_of(self, concern: Concern) -> Events:
         """Return the event of a key that nothing else is known of."""
-        models, instance = self._models(), None
-        sender = models[0] if len(models) == 1 else None
-        if self.has_default_key and sender is not None:
-            instance = self._instance(sender, concern.using, concern.key)
-        named = self._by_hand(sender, instance, concern.using)
-        return from_signal(self, named["signal"], named)
-
-    def _by_hand(self, sender: Any, instance: Model | None, using: str | None) -> dict[str, Any]:
-        """Return what the receiver gets without a signal: as a save, where it follows saves."""
-        named = {"signal": None, "sender": sender, "instance": instance, "using": using}
-        if self.receives("post_save", sender):
-            save = {"signal": signals.post_save, "created": False, "raw": False}
-            named |= {**save, "update_fields": None}
-        return named
+        return ByHand(self).event_of(concern)
 
 
 def named(name: str) -> Receiver[..., Any] | None:

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import secrets
 import socket
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
+from hashlib import sha1
 from typing import Any, Final
 
-from .exceptions import RecordError
+from .exceptions import NewerRecord, RecordError
 
 FORMAT: Final = 1
 
@@ -76,12 +78,13 @@ class Record:
         """Return the record of a lane's hash.
 
         Raises:
-            RecordError: It is broken, or of another version of this package.
+            RecordError: It is broken.
+            NewerRecord: It is of a newer version of this package.
         """
         head, newline, body = text.partition(b"\n")
         version, *words = head.split(b" ")
         if version.isdigit() and len(version) < 4 and int(version) > FORMAT:
-            raise RecordError(f"The record has format {int(version)}, this version reads {FORMAT}.")
+            raise NewerRecord(f"The record has format {int(version)}, this version reads {FORMAT}.")
         numbers = fields(cls)[2:13]
         if not newline or version != b"%d" % FORMAT or len(words) != len(numbers) + 2:
             raise RecordError("The record is broken: its head can't be read.")
@@ -93,6 +96,27 @@ class Record:
         last = (error.decode("utf-8", "replace"), working, newer)
         values: list[Any] = [token, fence, *map(int, counts), *last]
         return cls(*values)
+
+
+def seen(stored: bytes | None, lock: bytes | None, *, running: bool) -> str:
+    """Return what ``scripts/tend.lua`` compares: which hold it is, or else which record.
+
+    Args:
+        stored: The record as it stands there.
+        lock: The token in the lock.
+        running: Whether the item stands in ``running``.
+    """
+    if lock is None and not running:
+        return _digest(stored or b"")
+    head = re.match(rb"1 (\S+) (\d+) ", stored or b"")
+    token, fence = head.groups() if head else (None, b"")
+    if lock is not None and lock != token:
+        token, fence = lock, b"0"
+    return _digest(b"%s %s" % (token or b"", fence))
+
+
+def _digest(text: bytes) -> str:
+    return sha1(text, usedforsecurity=False).hexdigest()
 
 
 def new_token() -> str:

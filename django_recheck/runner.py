@@ -12,10 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from django.db.models import Model
 from django.dispatch import Signal
 
 from . import lease, outage, signals, store
-from .events import Events
+from .events import DEEPEST, Events
+from .exceptions import EndlessTriggers
+from .outbox import covered, table
 from .outcome import Outcome
 from .passes import prepare
 from .records import Grant, Item, clock
@@ -88,6 +91,7 @@ class Hold:
         grant: The right to the first one.
         until: ``clock()`` after which no further pass starts here.
         stopping: Says whether the process was asked to end.
+        row: The row of the first pass, if it was read since the grant.
     """
 
     def __init__(
@@ -96,13 +100,17 @@ class Hold:
         grant: Grant,
         until: float = float("inf"),
         stopping: Callable[[], bool] = never,
+        row: Model | None = None,
     ) -> None:
         self.receiver = receiver
+        self.row = row
         self.item: Item = grant.item
         self.grant = grant
         self.until = until
         self.stopping = stopping
         self.events = Events(0, ())
+        self.rows: list[int] = []
+        """The outbox rows that the pass covers."""
         self.passes = 0
         self.error: BaseException | None = None
         self.lost = self.told = False
@@ -129,17 +137,23 @@ class Hold:
     def _work(self) -> _Worked:
         """Run one pass. A lease that is over before it begins gives the pass back."""
         grant, self.began = self.grant, clock()
+        self.rows = []
         prepared = error = None
         try:
-            if grant.takeover and not self.passes:
+            if grant.takeover:
                 text = "taken over from a holder whose lease ended"
                 details = {"fence": int(grant.fence), "attempts": grant.attempts}
                 self._tell(signals.took_over, logging.WARNING, text, **details)
             if grant.events:  # read first: what is given back, or healed, takes them along
                 self.events = Events.parse(grant.count, grant.events)
-            if self.began >= grant.deadline:
-                return _Worked("back")
-            prepared = prepare(self.receiver, self.item, self.events, grant)
+            if self.events.depth > DEEPEST + self.receiver.options.max_attempts:
+                raise EndlessTriggers(
+                    f"{self.events.depth} passes led to one another: this one isn't begun. "
+                    "An event from outside, or recheck(), begins anew."
+                )
+            self.rows, self.events = covered.read(self.receiver, self.item, self.events)
+            row, self.row = self.row, None
+            prepared = prepare(self.receiver, self.item, self.events, grant, row)
             if prepared is None:
                 return _Worked("ok", skipped=True)
             if clock() >= grant.deadline:
@@ -159,6 +173,7 @@ class Hold:
         now = clock()
         over = now >= self.until or now - self.began > options.max_hold
         last = over or grant.number >= options.max_passes or self.stopping()
+        closed = False
         try:
             with outage.breaker.watch(asking=True):
                 following, resent = store.current().finish(
@@ -169,6 +184,7 @@ class Hold:
                     error=_described(worked.error),
                     own=worked.own,
                 )
+                closed = worked.word == "ok" and following != "LOST"
                 if following == "LOST" and grant.ours:
                     following = self._heal(worked, quiet=resent or worked.unbegun)
                     if following == "LATER" and resent:
@@ -177,8 +193,11 @@ class Hold:
             names = {"receiver": self.receiver.name, "key": self.item.text}
             text = "%s %s: its pass couldn't be closed: %s"
             logger.warning(text, *names.values(), error, extra=names)
-            outage.owe(outage.Ready(self.receiver, self.item, self.events))
+            self._put_aside()
             following = "PENDING"
+        # An own event has no row: those of the pass that it came from stay until the next one.
+        if closed and self.rows and not (worked.own[0] and options.refresh):
+            covered.remove(self.item, self.rows)
         self._report(worked, following)
         if worked.interrupted is not None:
             raise worked.interrupted
@@ -189,6 +208,14 @@ class Hold:
         if following == "DONE" and worked.skipped:
             return Outcome.GONE
         return OUTCOMES[following]
+
+    def _put_aside(self) -> None:
+        """Remember what of the pass nobody may know any more."""
+        ready, options = outage.Ready(self.receiver, self.item, self.events), self.receiver.options
+        if options.on_redis_error == "outbox" and not options.durable:
+            table.put_aside([ready])
+        else:
+            outage.owe(ready)
 
     def _heal(self, worked: _Worked, *, quiet: bool) -> Grant | str:
         """Ask for one more pass: a holder that outlived its lease may have had a stale last word.
@@ -206,8 +233,14 @@ class Hold:
 
     def _report(self, worked: _Worked, following: Grant | str) -> None:
         dead = following == "DEAD"
+        names = {"receiver": self.receiver.name, "key": self.item.text}
+        logger.debug(
+            "%s %s: pass %d, %d events, %.3f s: %s",
+            *(*names.values(), self.passes, self.events.count, clock() - self.began),
+            "AGAIN" if isinstance(following, Grant) else following,
+            extra=names,
+        )
         if worked.unbegun:
-            names = {"receiver": self.receiver.name, "key": self.item.text}
             text = "%s %s: its lease was over before the pass began: is TTL long enough?"
             logger.warning(text, *names.values(), extra=names)
         if worked.error is not None:

@@ -6,29 +6,24 @@ Receivers, transactions and policies are the neighbours' business.
 
 from __future__ import annotations
 
-import functools
-import secrets
+import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from redis.exceptions import ResponseError
 
 from . import conf
+from .claims import Claims, backoff, milliseconds, tell_broken
 from .connection import Call, text
-from .exceptions import NewerRecord
-from .meta import Meta
 from .namespace import Lane
 from .records import Grant, Item, clock, new_token
 
+logger = logging.getLogger("django_recheck")
+
 CHUNK: Final = 200
 """Items or leases that one call carries: cheap, and yet it doesn't hold the server up."""
-
-
-def milliseconds(seconds: float) -> int:
-    """Return whole milliseconds, rounded up so that a wait is never shortened to nothing."""
-    return -int(-seconds * 1000 // 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +34,10 @@ class Entry:
     count: int
     events: bytes
     options: conf.Options
+    delay: float = 0.0
+    """Seconds that it waits, beside DELAY."""
+    here: bool = False
+    """Whether the caller runs it itself: who watches isn't told of it."""
 
 
 def _chunks(indexes: list[int]) -> Iterator[list[int]]:
@@ -46,13 +45,11 @@ def _chunks(indexes: list[int]) -> Iterator[list[int]]:
         yield indexes[start : start + CHUNK]
 
 
-class Store(Meta):
+class Store(Claims):
     """One namespace in one Redis."""
 
     def _one(self, name: str, item: Item, args: Sequence[Any]) -> tuple[Any, bool]:
-        lane = self.lane_of(item)
-        keys = (*lane.keys, lane.lock(item), f"{lane.tag}:fence")
-        return self.call(name, keys, (item.receiver, item.text, *args))
+        return self.call(name, self.keys_of(item), (item.receiver, item.text, *args))
 
     def request(
         self,
@@ -83,27 +80,11 @@ class Store(Meta):
             count,
             events,
             heal,
-            *_backoff(options),
+            *backoff(options),
             options.max_attempts,
+            self.places(self.lane_of(item), options.concurrency),
         )
         reply, _ = self._one("request", item, args)
-        return self._granted(item, token, sent + options.ttl, reply)
-
-    def claim(self, item: Item, options: conf.Options) -> Grant | str:
-        """Take an item that is ripe or whose holder died. One round trip.
-
-        Returns:
-            The grant, or ``"HELD"``, ``"LATER"``, ``"DONE"``, ``"DEAD"``, ``"MISSING"``,
-            ``"BROKEN"``.
-        """
-        token, sent = new_token(), clock()
-        args = (
-            token,
-            milliseconds(options.ttl),
-            options.max_attempts,
-            *_backoff(options),
-        )
-        reply, _ = self._one("claim", item, args)
         return self._granted(item, token, sent + options.ttl, reply)
 
     def finish(
@@ -133,6 +114,7 @@ class Store(Meta):
             return "LOST", False
         sent = clock()
         delays = (milliseconds(options.delay), milliseconds(options.max_wait))
+        places = self.places(self.lane_of(grant.item), options.concurrency)
         args = (
             *(
                 grant.token,
@@ -144,10 +126,12 @@ class Store(Meta):
             *(
                 int(last),
                 options.max_attempts,
-                *_backoff(options),
+                *backoff(options),
                 error,
                 *own,
                 *delays,
+                places,
+                self.hints if places else "",
             ),
         )
         reply, resent = self._one("finish", grant.item, args)
@@ -160,27 +144,26 @@ class Store(Meta):
             ``"COALESCED"``, ``"PENDING"`` or ``"NEWER"`` for each entry, or why its lane can't be
             written.
         """
-        lanes: dict[Lane, list[int]] = defaultdict(list)
+        lanes: dict[tuple[Lane, conf.Options, float, bool], list[int]] = defaultdict(list)
         for index, entry in enumerate(entries):
-            lanes[self.lane_of(entry.item)].append(index)
-        chunks = [(lane, part) for lane, found in lanes.items() for part in _chunks(found)]
+            alike = self.lane_of(entry.item), entry.options, entry.delay, entry.here
+            lanes[alike].append(index)
+        chunks = [(*lane, part) for lane, found in lanes.items() for part in _chunks(found)]
         calls: list[Call] = []
-        for lane, part in chunks:
-            options = entries[part[0]].options
-            args = [
-                lane.receiver,
-                "",
-                *map(milliseconds, (options.delay, options.max_wait)),
-            ]
+        for lane, options, delay, here, part in chunks:
+            waits = (options.delay + delay, options.max_wait + delay)
+            args = [lane.receiver, "" if here else self.hints, *map(milliseconds, waits)]
             for entry in map(entries.__getitem__, part):
                 args += [entry.item.text, entry.count, entry.events]
-            calls.append((lane.keys, args))
+            calls.append(((*lane.keys, lane.minutes), args))
         words: list[str | Exception] = [""] * len(entries)
         replies = self.call_many("enqueue", calls, raising=False)
-        for (_, part), reply in zip(chunks, replies, strict=True):
+        for (*_, part), reply in zip(chunks, replies, strict=True):
             refused = isinstance(reply, ResponseError)
             for at, index in enumerate(part):
-                words[index] = reply if refused else text(reply[at])
+                words[index] = reply if refused else text(reply[at]).rstrip("!")
+                if not refused and reply[at].endswith(b"!"):
+                    tell_broken(entries[index].item)
         return words
 
     def renew(self, grants: Sequence[Grant], leases: Sequence[float]) -> list[bool]:
@@ -216,90 +199,21 @@ class Store(Meta):
                     grants[index].deadline = sent + leases[index]
         return ours
 
-    def peek(
-        self, receivers: Iterable[str], limit: int, put_off: float
-    ) -> tuple[list[Item], dict[str, str]]:
-        """Name items that are ripe, or whose lease is over. One round trip for all lanes.
 
-        Args:
-            receivers: Names of the receivers to look at.
-            limit: Most items of one lane.
-            put_off: Seconds for which other workers don't see them.
-
-        Returns:
-            The items, and for a receiver whose keys can't be read why. A name that is no text was
-            written by nobody here; its item is thrown away, and told there.
-        """
-        lanes = list(self.lanes(receivers))
-        calls = [(lane.keys, (lane.receiver, "", limit, milliseconds(put_off))) for lane in lanes]
-        found, problems = [], {}
-        replies = self.call_many("peek", calls, raising=False)
-        for lane, reply in zip(lanes, replies, strict=True):
-            if isinstance(reply, ResponseError):
-                problems[lane.receiver] = f"its keys in Redis can't be read: {reply}"
-                continue
-            for name in reply:
-                try:
-                    found.append(Item(lane.receiver, name.decode()))
-                except UnicodeDecodeError:
-                    self._throw_away(lane, name)
-                    problems[lane.receiver] = f"the item {name!r} is no text, and was thrown away"
-        return found, problems
-
-    def pause(self, receivers: Iterable[str], *, paused: bool = True) -> bool:
-        """Let events of some receivers be recorded and wait, or let them go on. One round trip.
-
-        Args:
-            receivers: Their names, former ones too.
-            paused: False lets them go on.
-
-        Returns:
-            Whether that changed something.
-        """
-        calls = [(lane.keys, (lane.receiver, "", int(paused))) for lane in self.lanes(receivers)]
-        return any(self.call_many("pause", calls))
-
-    def _throw_away(self, lane: Lane, name: bytes) -> None:
-        indexes = (("ZREM", key, name) for key in lane.keys[1:4])
-        self.ask(*indexes, ("HDEL", lane.keys[0], name), raising=False)
-
-    def _granted(self, item: Item, token: str, deadline: float, reply: list[Any]) -> Grant | str:
-        word, *rest = reply
-        if len(rest) < 6:
-            if text(word) == "NEWER":
-                raise NewerRecord
-            return text(word)
-        fence, number, count, attempts, own, events, takeover = rest
-        counts = (int(number), int(count), int(attempts))
-        return Grant(
-            item,
-            token,
-            text(fence),
-            *counts,
-            bool(own),
-            events,
-            bool(takeover),
-            deadline,
-        )
-
-
-def _backoff(options: conf.Options) -> tuple[int, int]:
-    """First and longest backoff in ms, spread by one factor so that retries don't meet."""
-    spread = 1 - secrets.randbelow(251) / 1000
-    first, longest = options.backoff
-    return milliseconds(first * spread), milliseconds(longest * spread)
-
-
-@functools.lru_cache(maxsize=64)
-def _store(alias: str, prefix: str, shards: int) -> Store:
-    return Store(alias, prefix, shards)
+_stores: dict[tuple[str, str, int], Store] = {}
 
 
 def current() -> Store:
     """Return the store that the settings name now."""
-    return _store(conf.get("CACHE"), conf.get("PREFIX"), conf.get("SHARDS"))
+    named = (conf.get("CACHE"), conf.get("PREFIX"), conf.get("SHARDS"))
+    return _stores.get(named) or _stores.setdefault(named, Store(*named))
+
+
+def used(prefix: str) -> list[Store]:
+    """Return the stores under a ``PREFIX`` that this process has used."""
+    return [store for named, store in _stores.items() if named[1] == prefix and store.known]
 
 
 def forget() -> None:
     """Forget the stores that were used: for tests, and where a server was replaced."""
-    _store.cache_clear()
+    _stores.clear()

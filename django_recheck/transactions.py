@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError
@@ -9,10 +12,11 @@ from django.db.transaction import TransactionManagementError
 
 def opened() -> BaseDatabaseWrapper | None:
     """Return a connection of this thread with an open transaction; a TestCase's own don't count."""
-    return next(filter(_is_open, connections.all(initialized_only=True)), None)
+    return next(filter(is_open, connections.all(initialized_only=True)), None)
 
 
-def _is_open(connection: BaseDatabaseWrapper) -> bool:
+def is_open(connection: BaseDatabaseWrapper) -> bool:
+    """Return whether a connection has an open transaction; a TestCase's own doesn't count."""
     if connection.in_atomic_block:
         return not all(getattr(b, "_from_testcase", False) for b in connection.atomic_blocks)
     return connection.connection is not None and not connection.autocommit
@@ -31,15 +35,23 @@ def refuse_manual(connection: BaseDatabaseWrapper, who: str) -> None:
         )
 
 
-def roll_back_what_is_open() -> str | None:
-    """Roll back what a receiver has left open in this thread; the connections go with it.
+@contextmanager
+def none_left_open() -> Iterator[None]:
+    """Roll back what a receiver leaves open in this thread; the connections go with it.
 
-    Returns:
-        A database's alias, None if there was nothing.
+    Raises:
+        TransactionManagementError: It left a transaction open.
     """
-    found = list(filter(_is_open, connections.all(initialized_only=True)))
-    for connection in found:
-        if not any(getattr(b, "_from_testcase", False) for b in connection.atomic_blocks):
-            connection.close()
-            del connections[connection.alias]  # it would stay in its block for ever
-    return found[0].alias if found else None
+    found: list[BaseDatabaseWrapper] = []
+    try:
+        yield
+    finally:
+        found += filter(is_open, connections.all(initialized_only=True))
+        for connection in found:
+            if not any(getattr(b, "_from_testcase", False) for b in connection.atomic_blocks):
+                connection.close()
+                del connections[connection.alias]  # it would stay in its block for ever
+    if found:
+        raise TransactionManagementError(
+            f"The receiver left a transaction of {found[0].alias!r} open, which was rolled back."
+        )

@@ -37,6 +37,7 @@ STAYS_BEHIND: dict[str, frozenset[str]] = {
     "pre_delete": frozenset({"origin"}),
     "post_delete": frozenset({"origin"}),
     "post_migrate": frozenset({"app_config", "apps", "plan", "stdout"}),
+    "django.core.signals:setting_changed": frozenset({"value"}),
     "django.contrib.auth.signals:user_logged_in": frozenset({"request"}),
     "django.contrib.auth.signals:user_logged_out": frozenset({"request"}),
     "django.contrib.auth.signals:user_login_failed": frozenset({"request", "credentials"}),
@@ -44,6 +45,8 @@ STAYS_BEHIND: dict[str, frozenset[str]] = {
     "django_recheck.signals:dead": frozenset({"error"}),
 }
 """Arguments of known signals that can't travel; the receiver gets None for them."""
+NOTHING = ""
+"""Stands for an argument that stayed behind because ``data=`` has seen it."""
 
 
 @functools.cache
@@ -113,11 +116,9 @@ def field_values(instance: Model, names: Iterable[str]) -> dict[str, Any]:
     Raises:
         EventError: A named field's value can't be written as JSON, nor as Django's serializers do.
     """
-    named, keys = set(names), pk_fields(type(instance))
     values = {}
-    for field in instance._meta.concrete_fields:
-        wanted = field in keys or field.remote_field or named & {field.name, field.attname}
-        if wanted and field.attname in instance.__dict__:
+    for field in _travelling(type(instance), tuple(names)):
+        if field.attname in instance.__dict__:
             value = instance.__dict__[field.attname]
             if hasattr(value, "resolve_expression"):
                 continue  # F("stock") - 1: only the database knows
@@ -128,6 +129,16 @@ def field_values(instance: Model, names: Iterable[str]) -> dict[str, Any]:
                     f"The field {field} can't be carried: {type(value).__name__} is no JSON."
                 ) from None
     return values
+
+
+@functools.lru_cache(1024)
+def _travelling(model: type[Model], names: tuple[str, ...]) -> tuple[Field[Any, Any], ...]:
+    named, keys = set(names), pk_fields(model)
+    return tuple(
+        field
+        for field in model._meta.concrete_fields
+        if field in keys or field.remote_field or named & {field.name, field.attname}
+    )
 
 
 def _out(field: Field[Any, Any], instance: Model, value: Any) -> Any:
@@ -184,11 +195,11 @@ class Row:
         Raises:
             TypeError: The shape makes something else of a row.
         """
-        rows = self.model._base_manager.using(self.using).all()
-        row = (shape(rows) if shape else rows).filter(pk=self.pk).first()
-        if row is not None and not isinstance(row, Model):
-            raise TypeError(f"queryset= must give model instances, not {type(row).__name__}.")
-        return row
+        rows = self.model._base_manager.using(self.using)
+        found = [*(shape(rows) if shape else rows).filter(pk=self.pk)[:1]]  # first() would sort
+        if found and not isinstance(found[0], Model):
+            raise TypeError(f"queryset= must give model instances, not {type(found[0]).__name__}.")
+        return found[0] if found else None
 
     def restored(self) -> Model:
         """Return an instance that has just these values; other fields count as not loaded.
@@ -205,9 +216,14 @@ class Row:
 
 
 def arguments_out(
-    signal: str, arguments: Mapping[str, Any]
+    signal: str, arguments: Mapping[str, Any], *, dropping: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split a signal's arguments into plain JSON, and references to models and saved rows.
+
+    Args:
+        signal: Its name.
+        arguments: What it was sent with.
+        dropping: Give None for what is neither, as the receiver's ``data=`` has seen it.
 
     Raises:
         EventError: An argument is neither.
@@ -225,6 +241,9 @@ def arguments_out(
             try:
                 plain[name] = as_json(value)
             except (TypeError, ValueError) as error:
+                if dropping:
+                    rows[name] = [NOTHING]
+                    continue
                 raise EventError(
                     f"The argument {name!r} of {signal or 'the signal'} can't travel: "
                     f"it is neither JSON nor a saved model instance ({error}). "

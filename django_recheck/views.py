@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from .connection import text
-from .exceptions import RecordError
-from .records import Item, Record
+from .exceptions import NewerRecord, RecordError
+from .namespace import Lane
+from .records import Item, Record, seen
 
 if TYPE_CHECKING:
     from .store import Store
@@ -55,10 +57,14 @@ class View:
     record: Record | None
     problem: str
     """Why there is no record although there is something: broken, another version's, no hash."""
+    newer: bool
+    """Whether the record is of a newer version, which leaves it alone."""
     holder: str | None
     """The owner token in the lock."""
     lease_left: float | None
     """Seconds until the lock ends."""
+    seen: str
+    """What ``Store.release``, ``retry`` and ``discard`` compare before they act."""
 
 
 def receivers(store: Store) -> list[str]:
@@ -98,39 +104,108 @@ def page(store: Store, receiver: str, state: str, start: int = 0, size: int = 10
         store: Where to look.
         receiver: The receiver's name.
         state: One of ``STATES``.
-        start: How many items to pass over, in each shard.
+        start: How many items to pass over.
         size: Most items to return.
     """
-    number = 1 + STATES.index(state)
-    keys = [lane.keys[number] for lane in store.lanes([receiver])]
-    ranges = (("ZRANGE", key, start, start + size - 1, "WITHSCORES") for key in keys)
-    replies = store.ask(*ranges, raising=False)
-    scored = [pair for reply in replies if not isinstance(reply, Exception) for pair in reply]
-    names = [text(name) for name, _ in sorted(scored, key=lambda pair: pair[1])[:size]]
-    return items(store, [Item(receiver, name) for name in names])
+    lanes, part = list(store.lanes([receiver])), Part(state, start, size)
+    replies = store.ask(*(part.of(lane, alone=len(lanes) == 1) for lane in lanes), raising=False)
+    return items(store, part.merged(lanes, replies))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some items of one state, in the order of its index."""
+
+    state: str
+    """One of ``STATES``, or ``"pending"`` or ``"later"``: what of ``due`` is owed by now, or isn't.
+
+    The second is the end of its index: it must be read with ``newest``.
+    """
+    start: int = 0
+    size: int = 100
+    """Most items, at least 1."""
+    newest: bool = False
+    """Whether the highest times come first."""
+
+    def of(self, lane: Lane, *, alone: bool) -> Sequence[Any]:
+        """Return the command that reads what a lane adds to it.
+
+        Of several lanes none knows what the others have before its own: their names are read from
+        the first one on.
+        """
+        first, last = self.start if alone else 0, self.start + self.size - 1
+        order = ["REV"] if self.newest else []
+        index = self.state if self.state in STATES else "due"
+        return ("ZRANGE", lane.keys[1 + STATES.index(index)], first, last, *order, "WITHSCORES")
+
+    def merged(self, lanes: Sequence[Lane], replies: Sequence[Any], now: float = 0) -> list[Item]:
+        """Return the items that the lanes' replies name, at a time in seconds by the server."""
+        scored = [
+            (score, Item(lane.receiver, text(name)))
+            for lane, reply in zip(lanes, replies, strict=True)
+            if not isinstance(reply, Exception)
+            for name, score in reply
+            if self.state in STATES or (score > now * 1000) is (self.state == "later")
+        ]
+        scored.sort(key=lambda pair: pair[0], reverse=self.newest)
+        first = self.start if len(lanes) > 1 else 0
+        return [item for _, item in scored[first : first + self.size]]
+
+
+def ahead(store: Store, names: Sequence[str], since: float) -> tuple[float, float]:
+    """Return in how many seconds a pass is next owed or a lease over, and what time it is.
+
+    What stands there since earlier isn't looked at: it may be paused. One round trip.
+
+    Args:
+        store: Where to look.
+        names: The receivers to look at.
+        since: Server time in seconds.
+
+    Returns:
+        Seconds, infinitely many if nothing is ahead, and the server's time.
+    """
+    indexes = [key for lane in store.lanes(names) for key in lane.keys[1:3]]
+    span = (f"({int(since * 1000)}", "+inf", "BYSCORE", "LIMIT", 0, 1, "WITHSCORES")
+    asked = (("TIME",), *(("ZRANGE", key, *span) for key in indexes))
+    (seconds, micros), *replies = store.ask(*asked, raising=False)
+    now = seconds + micros / 1e6
+    times = (score / 1000 for r in replies if not isinstance(r, Exception) for _, score in r)
+    return min(times, default=float("inf")) - now, now
+
+
+def by(size: int, replies: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Yield replies in groups."""
+    rest = iter(replies)
+    while part := list(islice(rest, size)):
+        yield part
 
 
 def items(store: Store, wanted: Sequence[Item]) -> list[View]:
     """Look items up directly. One round trip."""
-    commands: list[Sequence[Any]] = []
-    for item in wanted:
-        lane = store.lane_of(item)
-        commands.append(("HGET", lane.keys[0], item.text))
-        commands += [("ZSCORE", key, item.text) for key in lane.keys[1:4]]
-        commands += [("GET", lane.lock(item)), ("PTTL", lane.lock(item))]
-    replies = store.ask(*commands, raising=False) if wanted else []
-    return [_view(item, replies[6 * i : 6 * i + 6]) for i, item in enumerate(wanted)]
+    commands = [command for item in wanted for command in looking(store, item)]
+    replies = by(6, store.ask(*commands, raising=False) if wanted else [])
+    return [view_of(item, part) for item, part in zip(wanted, replies, strict=True)]
 
 
-def _view(item: Item, replies: Sequence[Any]) -> View:
+def looking(store: Store, item: Item) -> Iterator[Sequence[Any]]:
+    """Yield the six commands that look one item up."""
+    lane, lock = store.lane_of(item), store.lane_of(item).lock(item)
+    yield ("HGET", lane.keys[0], item.text)
+    yield from (("ZSCORE", key, item.text) for key in lane.keys[1:4])
+    yield from (("GET", lock), ("PTTL", lock))
+
+
+def view_of(item: Item, replies: Sequence[Any]) -> View:
+    """Return what the replies to ``looking`` say."""
     problem = next((str(reply) for reply in replies if isinstance(reply, Exception)), "")
     stored, *scored, lock, ttl = (None if isinstance(r, Exception) else r for r in replies)
-    record = None
+    record, newer = None, False
     if stored is not None:
         try:
             record = Record.parse(stored)
         except RecordError as error:
-            problem = str(error)
+            problem, newer = str(error), isinstance(error, NewerRecord)
     scores = dict(zip(STATES, scored, strict=True))
     state = next((name for name in STATES if scores[name] is not None), "idle")
     score = scores.get(state)
@@ -140,6 +215,8 @@ def _view(item: Item, replies: Sequence[Any]) -> View:
         score=None if score is None else score / 1000,
         record=record,
         problem=problem,
+        newer=newer,
         holder=text(lock) if lock is not None else None,
         lease_left=ttl / 1000 if ttl is not None and ttl >= 0 else None,
+        seen=seen(stored, lock, running=scores["running"] is not None),
     )

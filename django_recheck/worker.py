@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from django.db import connections
 from django.db.transaction import TransactionManagementError
+from django.utils.translation import gettext as _
 from redis.exceptions import ResponseError
 
-from . import dispatch, outage, receivers, store, transactions, views
+from . import dispatch, handover, outage, receivers, store, transactions, views
 from .exceptions import NewerRecord
+from .granted import Granted, Held
+from .outbox import replay
 from .outcome import Outcome
-from .records import Grant, Item
+from .records import Grant, Item, clock
+from .ripe import Ripe
 from .runner import Ended, Hold, given_up, never
 
 logger = logging.getLogger("django_recheck")
 
-BATCH: Final = 10
-"""Items that one look at a lane names."""
-PUT_OFF: Final = 5.0
-"""Seconds for which other workers don't see what this one has looked at."""
+KEPT: Final = 1.0
+"""Seconds for which passes that follow one another have the same database connections, also where
+CONN_MAX_AGE is 0: opening one may cost more than the pass."""
+
+
+def nothing(*_: Any) -> None:
+    """Do nothing."""
 
 
 @dataclass(slots=True)
@@ -48,118 +57,275 @@ class Tally:
         return self.outcomes[Outcome.FAILED] + self.outcomes[Outcome.DEAD]
 
 
-def drain(
-    names: Iterable[str] | None = None,
-    *,
-    limit: int | None = None,
-    stopping: Callable[[], bool] = never,
-    progress: Callable[[Item, Ended], Any] | None = None,
-) -> Tally:
-    """Run what is ripe now, and what becomes ripe meanwhile, until nothing is.
+class Drain:
+    """What is ripe, run until nothing is: by one thread or several side by side.
 
     Args:
         names: Receivers to look at, by default all of this process with their former names.
         limit: Most items to run.
         stopping: Asked between passes; True ends the drain and gives the rest back.
-        progress: Called with each item and how its hold ended.
+        progress: Called with each item and how its hold ended, by one thread at a time.
+        looked: Called after each look at what is ripe.
+    """
+
+    def __init__(
+        self,
+        names: Iterable[str] | None = None,
+        *,
+        limit: int | None = None,
+        stopping: Callable[[], bool] = never,
+        progress: Callable[[Item, Ended], Any] = nothing,
+        looked: Callable[[], Any] = nothing,
+    ) -> None:
+        self.tally = Tally()
+        self.names = known_names(names)
+        self._all = names is None
+        self._room = float("inf") if limit is None else limit
+        self._stopping = stopping
+        self._stopped = False
+        self._alone = True
+        self._progress = progress
+        self._ripe = Ripe(self.names, looked)
+        self._problems: dict[str, str] = {}
+        self._told: dict[str, str] = {}
+        self._unknown: Mapping[str, int] = {}
+        self._mutex = threading.Lock()
+
+    def over(self) -> bool:
+        """Return whether no further item is to be run: it was stopped, or has reached its limit."""
+        return not self._room or self._ending()
+
+    def _ending(self) -> bool:
+        return self._stopped or self._stopping()
+
+    def stop(self) -> None:
+        """End it in all threads, after their passes."""
+        self._stopped = True
+
+    def refuse_transactions(self) -> None:
+        """Refuse to work where passes would read what isn't committed.
+
+        Raises:
+            TransactionManagementError: This thread is in a transaction.
+        """
+        if (connection := transactions.opened()) is not None:
+            raise TransactionManagementError(
+                f"A drain can't run inside a transaction of {connection.alias!r}: its passes would "
+                "read what isn't committed. Call it after the transaction."
+            )
+
+    def run(self, threads: int = 1) -> None:
+        """Run what is ripe now, and what becomes ripe meanwhile, until nothing is.
+
+        Args:
+            threads: How many do so side by side, this one included.
+
+        Raises:
+            RedisError: Redis doesn't answer.
+            TransactionManagementError: This thread is in a transaction.
+        """
+        self.refuse_transactions()
+        self._begin()
+        self._side_by_side(threads)
+        self._tell()
+        if not self.over():
+            self._note()
+
+    def _side_by_side(self, threads: int) -> None:
+        self._alone = threads == 1
+        raised: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                self._work()
+            except BaseException as error:  # also what a receiver ends its thread with
+                raised.append(error)
+                self.stop()
+
+        def help_out() -> None:
+            try:
+                work()
+            finally:
+                connections.close_all()  # this thread's
+
+        named = (f"django-recheck-{number}" for number in range(2, threads + 1))
+        helpers = [threading.Thread(target=help_out, name=name, daemon=True) for name in named]
+        for helper in helpers:
+            helper.start()
+        work()
+        for helper in helpers:
+            helper.join()
+        for error in raised:
+            raise error
+
+    def _begin(self) -> None:
+        """Bring what waits elsewhere to Redis."""
+        replayed = replay.replay(self.names, known_names(), self.over)
+        self._unknown = replayed.unknown
+        with self._mutex:
+            self._problems |= replayed.problems
+
+    def _work(self) -> None:
+        """Run items, in one of the threads."""
+        tended = float("-inf")
+        try:
+            while items := self._next():
+                if clock() - tended > KEPT:
+                    close_old_connections()
+                    tended = clock()
+                self._run(items)
+        finally:
+            close_old_connections()
+            with suppress(*outage.FAULTS):
+                self._ripe.give_back()
+
+    def _next(self) -> list[Item]:
+        """Return items to claim together, none if there is nothing to do any more."""
+        if self.over():
+            return []
+        item = self._take()
+        items = [] if item is None else [item]
+        if item and self._alone:  # threads are for slow passes, and share what was named
+            items += self._ripe.beside()
+        with self._mutex:
+            room = 0 if self._ending() else int(min(self._room, len(items)))
+            self._room -= room
+        self._ripe.put_back(items[room:])
+        return items[:room]
+
+    def _take(self) -> Item | None:
+        return self._ripe.take()
+
+    def _note(self) -> None:
+        """Write down that all was drained, and report what is left to others."""
+        if self._all:
+            current = store.current()
+            self.tally.unknown = _unknown(current, self._unknown)
+            current.drained()
+
+    def _run(self, items: Sequence[Item]) -> None:
+        granted = Granted(self._claimed(items))
+        try:
+            while not self._ending() and (held := granted.take()) is not None:
+                began = clock()
+                grant, receiver = held
+                row = granted.row(grant.item)
+                hold = Hold(receiver, grant, stopping=self._ending, row=row)
+                self._note_end(grant.item, hold.run())
+                self._ripe.took(clock() - began)
+                close_old_connections(failed=True)
+        finally:
+            granted.close()
+            if granted.returned:
+                self._ripe.alone()
+                self._not_run(granted.returned)
+
+    def _claimed(self, items: Sequence[Item]) -> Iterator[Held]:
+        """Claim items, and yield those that are to be run."""
+        found = [(item, receivers.named(item.receiver)) for item in items]
+        known = [(item, receiver) for item, receiver in found if receiver]
+        self._not_run(len(found) - len(known))
+        claimed = store.current().claim_many([(item, r.options) for item, r in known])
+        for (item, receiver), grant in zip(known, claimed, strict=True):
+            ended = None
+            if isinstance(grant, Grant):
+                if (heir := handover.heir(receiver, grant)) is None:
+                    yield grant, receiver
+                    continue
+                handover.give(receiver, grant, heir)
+            elif isinstance(grant, ResponseError):
+                with self._mutex:
+                    self._problems[item.receiver] = f"{item.text} can't be run: {grant}"
+            else:
+                ended = not_granted(receiver, item, grant)
+            if ended is None:
+                self._not_run(1)
+            else:
+                self._note_end(item, ended)
+
+    def _not_run(self, number: int) -> None:
+        with self._mutex:
+            self._room += number
+
+    def _note_end(self, item: Item, ended: Ended) -> None:
+        with self._mutex:
+            self.tally.outcomes[ended.outcome] += 1
+            self.tally.passes += ended.passes
+            self._progress(item, ended)
+
+    def _tell(self) -> None:
+        """Log what couldn't be used since it was last told, a problem that stays only once."""
+        owed = outage.owing()
+        with self._mutex:
+            problems, self._problems = self._problems | self._ripe.collect(), {}
+            for ready in owed:
+                problems[ready.receiver.name] = "owed a pass that Redis doesn't take"
+            news = {n: text for n, text in problems.items() if self._told.get(n) != text}
+            self._told = problems
+            self.tally.problems |= problems
+        for name, problem in news.items():
+            logger.error("%s: %s", name, problem, extra={"receiver": name})
+
+
+def drain(
+    names: Iterable[str] | None = None,
+    *,
+    limit: int | None = None,
+    stopping: Callable[[], bool] = never,
+    progress: Callable[[Item, Ended], Any] = nothing,
+) -> Tally:
+    """Run in this thread what is ripe, until nothing is; see ``Drain``.
 
     Returns:
         What was done.
-
-    Raises:
-        RedisError: Redis doesn't answer.
-        TransactionManagementError: This thread is in a transaction.
     """
-    if (connection := transactions.opened()) is not None:
-        raise TransactionManagementError(
-            f"A drain can't run inside a transaction of {connection.alias!r}: its passes would "
-            "read what isn't committed. Call it after the transaction."
-        )
-    tally, current = Tally(), store.current()
-    wanted = known_names(names)
-    found = True
-    while found and not stopping() and (limit is None or tally.items < limit):
-        found = False
-        dispatch.record_owed()
-        items, problems = current.peek(wanted, BATCH, PUT_OFF)
-        tally.problems |= problems
-        for item in _interleaved(items):
-            if stopping() or (limit is not None and tally.items >= limit):
-                break
-            found = True
-            _close_old_connections()
-            try:
-                ended = run_item(item, stopping)
-            except ResponseError as error:
-                if type(error) is not ResponseError:
-                    raise  # it is read-only, full, …
-                tally.problems[item.receiver] = f"{item.text} can't be run: {error}"
-                continue
-            if ended:
-                tally.outcomes[ended.outcome] += 1
-                tally.passes += ended.passes
-                if progress:
-                    progress(item, ended)
-    for ready in outage.owing():
-        tally.problems[ready.receiver.name] = "owed a pass that Redis doesn't take"
-    for name, problem in tally.problems.items():
-        logger.error("%s: %s", name, problem, extra={"receiver": name})
-    if not stopping():
-        tally.unknown = _unknown(current) if names is None else {}
-        current.drained()
-    return tally
+    this = Drain(names, limit=limit, stopping=stopping, progress=progress)
+    this.run()
+    return this.tally
 
 
-def run_item(item: Item, stopping: Callable[[], bool] = never) -> Ended | None:
-    """Claim one item and run its hold; None if it isn't to be had or isn't ripe."""
-    receiver = receivers.named(item.receiver)
-    if receiver is None:
-        return None
-    try:
-        granted = store.current().claim(item, receiver.options)
-    except NewerRecord as error:
-        names = {"receiver": item.receiver, "key": item.text}
-        logger.log(dispatch.level(error), "%s %s: %s", *names.values(), error, extra=names)
-        return None
-    if isinstance(granted, Grant):
-        return Hold(receiver, granted, stopping=stopping).run()
+def not_granted(
+    receiver: receivers.Receiver[..., Any], item: Item, why: str | Exception
+) -> Ended | None:
+    """Tell of an item that isn't to be had; return how it ended, if it did."""
     names = {"receiver": item.receiver, "key": item.text}
-    if granted in ("DEAD", "BROKEN"):
-        return given_up(receiver, item, granted)
-    if granted == "MISSING":
+    if isinstance(why, NewerRecord):
+        logger.log(dispatch.level(why), "%s %s: %s", *names.values(), why, extra=names)
+    elif why in ("DEAD", "BROKEN"):
+        return given_up(receiver, item, str(why))
+    elif why == "MISSING":
         logger.warning("%s %s: was due, but nothing is recorded", *names.values(), extra=names)
     return None
 
 
-def _close_old_connections() -> None:
-    """Do as Django does between requests, but leave a transaction alone, such as a TestCase's."""
+def close_old_connections(*, failed: bool = False) -> None:
+    """Do as Django does between requests, but leave a transaction alone, such as a TestCase's.
+
+    Args:
+        failed: Only where something has failed: an age that is over isn't looked at.
+    """
     for connection in connections.all(initialized_only=True):
-        if not connection.in_atomic_block:
+        if not connection.in_atomic_block and (connection.errors_occurred or not failed):
             connection.close_if_unusable_or_obsolete()
 
 
-def _interleaved(items: Iterable[Item]) -> list[Item]:
-    """Return items so that receivers take turns: a long lane doesn't hold the others up."""
-    places: Counter[str] = Counter()
-    ranked = []
-    for item in items:
-        ranked.append((places[item.receiver], item))
-        places[item.receiver] += 1
-    return [item for _, item in sorted(ranked, key=lambda pair: pair[0])]
-
-
-def _unknown(current: store.Store) -> dict[str, int]:
-    """Count what waits for receivers that this process doesn't have; report it once an hour."""
+def _unknown(current: store.Store, rows: Mapping[str, int]) -> dict[str, int]:
+    """Count what waits for receivers that this process doesn't have; report each once an hour."""
     mine = set(known_names())
     waiting = {n: c.due + c.running for n, c in views.counts(current).items() if n not in mine}
-    told = waiting and current.first_in_an_hour("unknown")
-    for name, number in waiting.items() if told else ():
-        logger.warning(
-            "%s: %d items wait for this receiver, which isn't in this process",
-            name,
-            number,
-        )
+    waiting = {n: max(waiting.get(n, 0), rows.get(n, 0)) for n in (*waiting, *rows)}
+    untold = set(current.untold([f"unknown:{name}" for name in waiting]))
+    for name in (name for name in waiting if f"unknown:{name}" in untold):
+        logger.warning("%s", left_alone(name, waiting[name]), extra={"receiver": name})
     return waiting
+
+
+def left_alone(name: str, number: int) -> str:
+    """Say what to do about items of a receiver that this process doesn't have."""
+    return _(
+        "%(name)s: %(number)s items wait for this receiver, which isn't in this process, and are "
+        "left untouched: if it has another name now, give it former_names=['%(name)s']"
+    ) % {"name": name, "number": number}
 
 
 def known_names(names: Iterable[str] | None = None) -> list[str]:

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-NEED_REDIS = {"demo", "loaddata", "recheck_run", "runserver", "shell"}
+NEED_REDIS = {"demo", "loaddata", "recheck_run", "recheck_status", "runserver", "shell"}
 
 
 def main() -> None:

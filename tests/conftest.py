@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,13 +14,14 @@ from django.db import connections
 from django.db.models import signals
 from django.dispatch import Signal
 
-from django_recheck import outage, receivers, store
+from django_recheck import outage, receivers, store, undrained
 from tests.servers import of_the_run
 
 WATCHED = [signal for signal in vars(signals).values() if isinstance(signal, Signal)]
 POSTGRES = os.environ.get("RECHECK_TEST_POSTGRES", "postgres://postgres@127.0.0.1:5432")
 
-_left_out: set[str] = set()
+_left_out: set[tuple[str, str]] = set()
+"""Markers, and tests that were left out for them."""
 
 
 def _postgres_is_there() -> bool:
@@ -31,13 +34,28 @@ def _postgres_is_there() -> bool:
         return False
 
 
+def _chromium_is_there() -> bool:
+    return all(map(shutil.which, ("chromium", "chromedriver")))
+
+
+SERVICES = {
+    "postgres": (
+        _postgres_is_there,
+        f"a PostgreSQL server (RECHECK_TEST_POSTGRES={POSTGRES} doesn't answer)",
+    ),
+    "browser": (_chromium_is_there, "the commands chromium and chromedriver"),
+}
+"""By marker: whether it is there, and what it is."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what needs PostgreSQL on a machine without one; in CI that is a failure."""
-    wanting = [item for item in items if item.get_closest_marker("postgres")]
-    if wanting and not os.environ.get("CI") and not _postgres_is_there():
-        _left_out.update(item.nodeid for item in wanting)
-        config.hook.pytest_deselected(items=wanting)
-        items[:] = [item for item in items if item not in wanting]
+    """Leave out what needs a service on a machine without it; in CI that is a failure."""
+    for marker, (is_there, _) in SERVICES.items():
+        wanting = [item for item in items if item.get_closest_marker(marker)]
+        if wanting and not os.environ.get("CI") and not is_there():
+            _left_out.update((marker, item.nodeid) for item in wanting)
+            config.hook.pytest_deselected(items=wanting)
+            items[:] = [item for item in items if item not in wanting]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -49,16 +67,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Hear what a worker left out."""
-    _left_out.update(getattr(node, "workeroutput", {}).get("left_out", ()))
+    _left_out.update(map(tuple, getattr(node, "workeroutput", {}).get("left_out", ())))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say in one line what was left out."""
-    if _left_out:
-        terminalreporter.write_line(
-            f"left out: {len(_left_out)} tests that need a PostgreSQL server "
-            f"(RECHECK_TEST_POSTGRES={POSTGRES} doesn't answer)"
-        )
+    """Say in one line for each service what was left out."""
+    for marker, number in sorted(Counter(marker for marker, _ in _left_out).items()):
+        terminalreporter.write_line(f"left out: {number} tests that need {SERVICES[marker][1]}")
 
 
 @pytest.fixture(autouse=True)
@@ -73,6 +88,7 @@ def clean() -> Iterator[None]:
         signal.receivers[:] = before
         signal.sender_receivers_cache.clear()
     outage.forget()
+    undrained.forget()
     store.forget()
     with of_the_run().client as client:
         try:

@@ -15,9 +15,10 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -57,11 +58,13 @@ class Server:
     It doesn't outlive the process that started it, however that one ends.
 
     Args:
-        options: Lines of its configuration, as command-line options: ``{"maxmemory": "3mb"}``.
+        watches: Lines ``sentinel …`` of a configuration: it is a Sentinel if there are any.
+        options: Further lines, as command-line options: ``{"maxmemory": "3mb"}``.
     """
 
-    def __init__(self, **options: str) -> None:
+    def __init__(self, *watches: str, **options: str) -> None:
         self.port = free_port()
+        self.watches = watches
         self.folder = Path(tempfile.mkdtemp(prefix="recheck-server-"))
         self.options = {"save": "", "appendonly": "no", **options}
         self.process: subprocess.Popen[bytes] | None = None
@@ -99,10 +102,14 @@ class Server:
         raise RuntimeError(f"The server on port {self.port} didn't start:\n{said[-1000:]}")
 
     def _launch(self) -> None:
-        command = [binary(), "--port", str(self.port), "--bind", "127.0.0.1"]
-        command += ["--dir", str(self.folder)]
+        command = [binary()]
+        if self.watches:
+            path = self.folder / "sentinel.conf"
+            path.write_text("".join(f"sentinel {line}\n" for line in self.watches))
+            command += [str(path), "--sentinel"]
+        command += ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
         for name, value in self.options.items():
-            command += [f"--{name.replace('_', '-')}", value]
+            command += [f"--{name.replace('_', '-')}", *value.split(" ")]
         # In sessions of their own, so that Ctrl-C leaves both to whoever started them.
         with (self.folder / "log").open("wb") as log:
             self.process = subprocess.Popen(
@@ -147,13 +154,32 @@ class Server:
 
 
 @contextmanager
-def running(**options: str) -> Iterator[Server]:
+def running(*watches: str, **options: str) -> Iterator[Server]:
     """Run a server for as long as the block runs."""
-    server = Server(**options)
+    server = Server(*watches, **options)
     try:
         yield server.start()
     finally:
         server.close()
+
+
+@contextmanager
+def apart(
+    settings: Any, options: Mapping[str, Any] | None = None, **recheck: Any
+) -> Iterator[Server]:
+    """Run a server that a test may stop, flush or fill, as the one that the settings name.
+
+    Args:
+        settings: Django's, of the test.
+        options: What else stands in the cache's OPTIONS.
+        **recheck: What else stands in RECHECK.
+    """
+    with running() as server:
+        cache = {**settings.CACHES["recheck"], "LOCATION": server.url}
+        cache["OPTIONS"] = {**cache["OPTIONS"], **(options or {})}
+        settings.CACHES = {**settings.CACHES, "apart": cache}
+        settings.RECHECK = {**settings.RECHECK, "CACHE": "apart", **recheck}
+        yield server
 
 
 _of_the_run: Server | None = None

@@ -1,7 +1,7 @@
 """Settings of the tests. Importing them starts and connects nothing.
 
-``RECHECK_TEST_DATABASE`` puts both databases on a PostgreSQL server instead of SQLite:
-``postgres://user:password@host:port``.
+``RECHECK_TEST_DATABASE`` puts both databases on a server instead of SQLite:
+``postgres://user:password@host:port``, or ``mysql://…`` for MySQL and MariaDB.
 """
 
 from __future__ import annotations
@@ -52,16 +52,24 @@ TEMPLATES = [
 ]
 
 
+SERVERS = {
+    "postgres": ("postgresql", 5432, "postgres", "postgres"),
+    "mysql": ("mysql", 3306, "root", "mysql"),
+}
+"""By scheme: Django's backend, the port, who connects, and a database that is there."""
+
+
 def _database(alias: str) -> dict[str, Any]:
     if url := os.environ.get("RECHECK_TEST_DATABASE"):
         parts = urlsplit(url)
+        engine, port, user, name = SERVERS[parts.scheme]
         return {
-            "ENGINE": "django.db.backends.postgresql",
+            "ENGINE": f"django.db.backends.{engine}",
             "HOST": parts.hostname or "127.0.0.1",
-            "PORT": parts.port or 5432,
-            "USER": parts.username or "postgres",
+            "PORT": parts.port or port,
+            "USER": parts.username or user,
             "PASSWORD": parts.password or "",
-            "NAME": "postgres",
+            "NAME": name,
             "TEST": {"NAME": f"recheck_test_{alias}_{os.getpid()}"},
         }
     folder = os.environ.get("RECHECK_TEST_FOLDER")  # the run's own; without a run there is none
@@ -87,3 +95,4 @@ CACHES: dict[str, dict[str, Any]] = {
     },
 }
 RECHECK: dict[str, Any] = {"CACHE": "recheck"}
+SILENCED_SYSTEM_CHECKS = ["django_recheck.W002"]  # most receivers of tests are asked by hand

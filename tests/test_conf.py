@@ -39,11 +39,11 @@ GOOD: dict[str, list[Any]] = {
     "DISPATCH": ["inline", "worker", "immediate"],
     "DELAY": [0, 0.001, 60],
     "MAX_WAIT": [None, 0.001, 60],
-    "CONCURRENCY": [None],
-    "ON_REDIS_ERROR": ["run", "raise", "skip"],
+    "CONCURRENCY": [None, 1, 4],
+    "ON_REDIS_ERROR": ["run", "raise", "skip", "outbox"],
     "BREAKER": [0, 5],
     "REFRESH": [True, False],
-    "DURABLE": [False],
+    "DURABLE": [True, False],
     "RAISE_EXCEPTIONS": [True, False],
     "RECEIVERS": [{}, {"name": {}}, {"name": {"TTL": 5}}],
 }
@@ -61,11 +61,11 @@ BAD: dict[str, list[Any]] = {
     "DISPATCH": ["celery", "django_tasks", "a.dotted.path", "", None, True, 5],
     "DELAY": [*NO_NUMBERS, -1],
     "MAX_WAIT": [value for value in NO_NUMBERS if value is not None] + [0, -1],
-    "CONCURRENCY": [1, 0, False, "2"],
+    "CONCURRENCY": [value for value in NO_COUNTS if value is not None],
     "ON_REDIS_ERROR": ["RUN", "", None, True, 5],
     "BREAKER": [*NO_NUMBERS, -1],
     "REFRESH": NO_FLAGS,
-    "DURABLE": [True, 0, None],
+    "DURABLE": NO_FLAGS,
     "RAISE_EXCEPTIONS": NO_FLAGS,
     "RECEIVERS": [None, [], "name", {"name": 5}, {"name": [("TTL", 5)]}],
 }
@@ -113,8 +113,6 @@ def test_every_default_is_a_value_that_may_be_set(name: str, setting: conf.Setti
     [
         ("DISPATCH", "celery", "no other way to dispatch"),
         ("DISPATCH", "shop.dispatch.queue", "no other way to dispatch"),
-        ("DURABLE", True, "no outbox yet"),
-        ("CONCURRENCY", 3, "no limit of concurrent passes yet"),
     ],
 )
 def test_what_this_version_lacks_is_said_in_one_sentence(name: str, value: Any, words: str) -> None:
@@ -154,6 +152,7 @@ OPTIONS = {
     "dispatch": "worker",
     "delay": 3,
     "max_wait": 5,
+    "concurrency": 2,
     "on_redis_error": "skip",
 }
 OTHERS = {
@@ -166,6 +165,7 @@ OTHERS = {
     "dispatch": "immediate",
     "delay": 2,
     "max_wait": 9,
+    "concurrency": 4,
     "on_redis_error": "raise",
 }
 
@@ -252,11 +252,16 @@ def test_c33_settings_are_read_live() -> None:
         with override_settings(RECHECK={"CACHE": "recheck", "TTL": 6, "PREFIX": "two"}):
             assert (note.options.ttl, store.current().base.rpartition(":")[2]) == (6, "two")
         assert store.current() is first
-    changing: dict[str, Any] = {"TTL": 7}
+    changing: dict[str, Any] = {"TTL": 7, "RECEIVERS": {"live": {"MAX_PASSES": 2}}}
     with override_settings(RECHECK=changing):
-        assert note.options.ttl == 7
+        assert (note.options.ttl, note.options.max_passes) == (7, 2)
         changing["TTL"] = 8
         assert note.options.ttl == 8
+        changing["RECEIVERS"]["live"]["MAX_PASSES"] = 3
+        assert note.options.max_passes == 3
+        changing["TTL"] = "wrong"
+        with pytest.raises(ImproperlyConfigured, match="TTL"):
+            _ = note.options.ttl
 
 
 @pytest.mark.django_db
@@ -279,9 +284,11 @@ def test_c33_settings_are_never_written() -> None:
 
 def test_c33_nothing_is_read_at_import() -> None:
     program = (
-        "import importlib, pkgutil, django_recheck\n"
-        "for module in pkgutil.walk_packages(django_recheck.__path__, 'django_recheck.'):\n"
-        "    importlib.import_module(module.name)\n"
+        "import importlib, pkgutil, django_recheck as package\n"
+        "apart = {'models', 'admin'}  # Django reads them, where the app is listed\n"
+        "for _, name, _ in pkgutil.walk_packages(package.__path__, 'django_recheck.', id):\n"
+        "    if not apart.intersection(name.split('.')):\n"
+        "        importlib.import_module(name)\n"
         "from django.conf import settings\n"
         "print(settings.configured)\n"
     )
@@ -293,3 +300,21 @@ def test_c33_nothing_is_read_at_import() -> None:
         text=True,
     )
     assert (run.returncode, run.stdout.strip()) == (0, "False"), run.stderr
+
+
+def test_what_only_tests_and_people_need_isnt_imported_at_start_up() -> None:
+    """``django.test`` has ``unittest`` and templates in tow: half of what an import would cost."""
+    program = (
+        "import sys\n"
+        "from django.conf import settings\n"
+        "settings.configure(INSTALLED_APPS=['django.contrib.contenttypes', 'django_recheck'])\n"
+        "import django\n"
+        "django.setup()\n"
+        "import django_recheck.receivers\n"
+        "late = {f'django_recheck.{n}' for n in ('worker', 'views', 'screen', 'deploy_checks')}\n"
+        "print(*({'django.test', 'unittest'} | late) & {*sys.modules})\n"
+    )
+    environment = {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", program]
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert (run.returncode, run.stdout.strip()) == (0, ""), run.stderr

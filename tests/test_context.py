@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 from django.db.models import QuerySet
 from django.db.models.signals import post_save
 from django.utils import translation
@@ -195,7 +196,7 @@ def test_a_context_that_is_gone_is_a_failed_pass(
     settings.RECHECK = {**settings.RECHECK, "CONTEXT": f"{__name__}.Missing"}
     assert worker.drain().outcomes == {Outcome.FAILED: 1}
     assert spoken == []
-    with pytest.raises(ImportError, match="Missing"):
+    with pytest.raises(ImproperlyConfigured, match=r"ImportError.*Missing.*E009"):
         item.save()
     assert len(views.page(store.current(), "speak", "due")) == 1, "the event before still waits"
 

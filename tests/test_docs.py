@@ -10,19 +10,18 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import pytest
 import redis
-from django.core.management import get_commands, load_command_class
-from django.core.management.base import BaseCommand
 from django.db.models.signals import post_delete, post_save
 from django.dispatch import Signal
 from shop.models import Customer, Order, OrderLine, Product
 
 import django_recheck
-from django_recheck import Outcome, Pass, conf, receivers, recheck, signals
+from django_recheck import Outcome, Pass, conf, receivers, recheck, signals, testing
+from django_recheck.testing import drain, event_during_pass, recorded
 from tests.servers import of_the_run
 
 ROOT = Path(__file__).parent.parent
@@ -201,7 +200,7 @@ def test_the_tutorial_followed_to_the_letter(tmp_path: Path, own_database: str) 
     assert failed == {"sleep 1; python manage.py recheck_run"}
     assert codes["sleep 1; python manage.py recheck_run"] == 1
     with redis.Redis.from_url(own_database, decode_responses=True) as client:
-        assert set(client.keys()) == {"recheck:meta", "{recheck:0}:fence"}
+        assert set(client.keys()) == {"recheck:meta", "{recheck:0}:fence", "{recheck:0}:minutes"}
 
 
 # Reference
@@ -226,16 +225,22 @@ def test_the_settings_page_says_what_isnt_there_yet(value: str) -> None:
     assert "this version has no other way to dispatch" in problem
 
 
-@pytest.mark.parametrize(("name", "value"), [("DURABLE", True), ("CONCURRENCY", 4)])
-def test_what_isnt_there_yet_is_refused(name: str, value: Any) -> None:
-    assert f"`{name}`" in section(SETTINGS_PAGE, "What this version doesn't have")
-    assert "this version has no" in str(conf.SETTINGS[name].problem(value))
-
-
 def test_the_api_page_names_all_that_is_public() -> None:
     text = text_of(API_PAGE)
     for name in django_recheck.__all__:
         assert re.search(rf"`{name}\b", text), name
+
+
+def test_the_api_page_has_each_name_for_tests() -> None:
+    told = [cells[0].strip("`") for cells in rows(section(API_PAGE, "Tests of your own"))]
+    names = [name.partition("(")[0] for name in told]
+    assert sorted(names) == testing.__all__
+    for name in (drain, event_during_pass, recorded):
+        written = told[names.index(name.__name__)].partition("(")[2].rstrip(")").split(", ")
+        plain = [p.partition("=")[0] for p in written if p != "*"]
+        assert plain == list(inspect.signature(name).parameters)
+    text = section(API_PAGE, "Tests of your own")
+    assert all(f"`{field.name}`" in text for field in fields(testing.Recorded))
 
 
 def test_the_api_page_has_each_option_of_the_decorator() -> None:
@@ -262,31 +267,6 @@ def test_the_api_page_has_each_outcome_in_order() -> None:
 def test_the_api_page_has_each_signal() -> None:
     told = [cells[0].strip("`") for cells in rows(section(API_PAGE, "Signals"))]
     assert told == [name for name, value in vars(signals).items() if isinstance(value, Signal)]
-
-
-def test_the_api_page_has_each_option_of_the_command() -> None:
-    command = load_command_class(get_commands()["recheck_run"], "recheck_run")
-    usual = BaseCommand().create_parser("manage.py", "usual")
-    mine = {
-        o
-        for a in command.create_parser("manage.py", "recheck_run")._actions
-        for o in a.option_strings
-    }
-    mine -= {o for a in usual._actions for o in a.option_strings}
-    text = section(API_PAGE, "`manage.py recheck_run`")
-    assert set(re.findall(r"^\| `(--\w+)", text, re.MULTILINE)) == mine
-
-
-def test_the_command_cannot_work_with_wrong_settings(
-    settings: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert "\n| 2 | It can't work: " in section(API_PAGE, "`manage.py recheck_run`")
-    settings.RECHECK = {**settings.RECHECK, "TTL": 0}
-    command = load_command_class(get_commands()["recheck_run"], "recheck_run")
-    with pytest.raises(SystemExit) as ended:
-        command.run_from_argv(["manage.py", "recheck_run"])
-    assert ended.value.code == 2
-    assert "django_recheck.E003" in capsys.readouterr().err
 
 
 def test_the_changelog_begins_with_this_version() -> None:

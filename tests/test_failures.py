@@ -64,6 +64,19 @@ def test_after_too_many_failures_it_is_dead_until_a_new_event(
     assert look().state == "idle"
 
 
+def test_a_newer_event_keeps_a_failure_from_giving_up(subject: Subject) -> None:
+    def fail(recheck_pass: Any) -> None:
+        if len(subject.seen) == 1:
+            elsewhere(subject.send)
+        raise ValueError
+
+    subject.does(fail, max_attempts=1)
+    assert subject.send() is Outcome.FAILED, "what came during the pass has to have one of its own"
+    assert look().state == "due"
+    assert subject.send() is Outcome.DEAD
+    assert subject.seen == [(1, 1, 1), (1, 3, 2)]
+
+
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
 def test_who_ends_the_process_gives_the_item_back(
     subject: Subject, kind: type[BaseException]
@@ -144,7 +157,11 @@ class Unspeakable(Exception):
 @pytest.mark.parametrize(
     "error", [Unspeakable(), ValueError("é" * 1_000_000), ValueError("\udcff")]
 )
-def test_any_exception_fits_into_the_record(subject: Subject, error: Exception) -> None:
+def test_any_exception_fits_into_the_record(
+    subject: Subject, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, "django_recheck")  # xdist can't carry such a log
+
     def fail(recheck_pass: Any) -> None:
         raise error
 

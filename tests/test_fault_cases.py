@@ -33,7 +33,7 @@ def subject() -> Subject:
 
 def until(condition: Callable[[], object]) -> None:
     """Wait for something that another process, thread or the clock does."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end, "it didn't happen"
         time.sleep(0.01)
@@ -201,10 +201,10 @@ def test_c27_the_interpreter_ends_without_a_word(how: str) -> None:
     assert done.stdout.count("ran") >= 2
 
 
-def test_c62_thousands_that_fail_are_warnings_and_then_one_error_each(
+def test_c62_many_that_fail_are_warnings_and_then_one_error_each(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    number = 500
+    number = 100
 
     @recheck(name="failing", key="value", backoff=(0.001, 0.001), max_attempts=3)
     def failing(sender: Any, **kwargs: Any) -> None:
@@ -255,3 +255,4 @@ def test_a_receiver_that_always_outlives_its_lease_is_given_up(
     assert look().state == "dead", "and so it stays"
     assert 2 <= len(subject.seen) <= 3, "takeovers and heals count alike"
     assert levels(caplog).count(logging.ERROR) == 1
+    assert "the receiver failed" not in caplog.text, "each has outlived its lease"

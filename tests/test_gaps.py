@@ -18,7 +18,7 @@ from django.db.models.signals import post_delete, post_save
 
 from django_recheck import Outcome, outage, recheck, signals, store, transactions, views, worker
 from django_recheck.records import Item
-from tests.servers import Server, running
+from tests.servers import Server, apart
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 SOON = (0.01, 0.01)
@@ -44,10 +44,7 @@ def limited() -> Iterator[Any]:
 @pytest.fixture
 def server(settings: Any) -> Iterator[Server]:
     """A server that may hang or be flushed."""
-    with running() as server:
-        cache = {**settings.CACHES["recheck"], "LOCATION": server.url}
-        settings.CACHES = {**settings.CACHES, "mine": cache}
-        settings.RECHECK = {**settings.RECHECK, "CACHE": "mine"}
+    with apart(settings) as server:
         yield server
 
 

@@ -19,7 +19,7 @@ from django_recheck import current_pass, recheck, store, views, worker
 
 probe, passes = Signal(), []
 
-@recheck(key="value", name="green", ttl=2)
+@recheck(key="value", name="green", ttl=2, max_attempts=50, backoff=(0.1, 1))
 def green(sender, recheck_pass, **kwargs):
     passes.append(recheck_pass.number)
     HOLD

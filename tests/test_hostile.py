@@ -38,11 +38,16 @@ class Shop:
     def __init__(self) -> None:
         self.signal = Signal()
         self.calls: list[tuple[str, Any]] = []
+        self.during: Callable[[], Any] | None = None
+        """What happens while its next pass runs."""
 
         @receiver(self.signal)
         @recheck(name="struck", key="value", backoff=(0.001, 0.001), max_attempts=2)
         def struck(sender: Any, recheck_pass: Any, **kwargs: Any) -> None:
             self.calls.append(("struck", recheck_pass.key))
+            during, self.during = self.during, None
+            if during:
+                during()
 
         @recheck(name="other", key="value", dispatch="worker")
         def other(sender: Any, recheck_pass: Any, **kwargs: Any) -> None:
@@ -297,3 +302,47 @@ def test_names_of_lanes_are_only_names(shop: Shop) -> None:
         current.client.sadd(shop.key("lanes"), name)
     worker.drain()
     assert set(views.counts(current)) == {"\ufffd", "", "no:such:receiver", "x" * 10_000}
+
+
+GAVE_WAY = "its record was broken and gave way to a new event"
+
+
+@pytest.mark.parametrize("way", ["inline", "many", "refused", "claimed", "own", "capped", "paused"])
+def test_a_broken_record_doesnt_give_way_in_silence(
+    shop: Shop, way: str, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    current = store.current()
+    if way in ("refused", "claimed"):
+        current.client.set(shop.key("lock"), "host:1:ab", px=60_000)
+    if way not in ("own", "capped"):
+        shop.due(b"1", b"1 broken")
+    match way:
+        case "many":
+            shop.struck.recheck_many([1])
+        case "claimed":
+            assert worker.drain(["struck"]).items == 0
+        case "paused":
+            current.pause(["struck"])
+            assert shop.send() is Outcome.PENDING
+        case "capped":
+            settings.RECHECK = {**settings.RECHECK, "MAX_PASSES": 1}
+            shop.during = lambda: current.client.hset(shop.key("state"), "1", "1 broken")
+            assert shop.send() is Outcome.REQUEUED
+        case "own":
+            shop.during = lambda: current.client.hset(shop.key("state"), "1", "1 broken")
+            assert shop.send() is Outcome.RAN
+            assert shop.calls == [("struck", 1)] * 2, "one more: a flag may have gone with it"
+        case _:
+            assert shop.send() is (Outcome.RAN if way == "inline" else Outcome.COALESCED)
+    assert [r.levelname for r in caplog.records if GAVE_WAY in r.getMessage()] == ["ERROR"]
+
+
+def test_huge_items_and_events_are_run_or_put_aside(shop: Shop) -> None:
+    text, events = b'"%s"' % (b"x" * 1_000_000), pack([b"n" * 5_000_000, b"", b"", b"[]"])
+    shop.due(text, record(EVENT))
+    shop.due(b"1", record(events))
+    worker.drain()
+    worker.drain()  # its second and last attempt may not have been due at once
+    assert shop.calls == [("struck", "x" * 1_000_000)]
+    (view,) = views.page(store.current(), "struck", "dead")
+    assert view.item.text == "1", "no event has such a name"

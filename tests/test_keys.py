@@ -122,7 +122,7 @@ def test_c47_a_child_and_its_parent_are_one_row(connect: Connect, passes: list[A
 
 
 @db
-def test_the_database_is_part_of_the_item(connect: Connect, passes: list[Any]) -> None:
+def test_c35_the_database_is_part_of_the_item(connect: Connect, passes: list[Any]) -> None:
     connect(Item, key=lambda **_: 1)
     Item.objects.create(name="a")
     Item.objects.using("other").create(name="a")

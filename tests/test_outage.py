@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextvars
+import os
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.db import transaction
 from django.dispatch import Signal, receiver
+from redis.exceptions import RedisError
 
 from django_recheck import Outcome, outage, recheck, transactions
-from tests.servers import Server, running
+from tests.servers import Server, apart
 from tests.test_runner import KEY, Subject, look
 
 
@@ -23,11 +26,7 @@ def subject() -> Subject:
 @pytest.fixture(params=[False, True], ids=["", "ignoring-exceptions"])
 def server(request: pytest.FixtureRequest, settings: Any) -> Iterator[Server]:
     """A server that may be stopped, under a client that does or doesn't ignore exceptions."""
-    with running() as server:
-        cache = {**settings.CACHES["recheck"], "LOCATION": server.url}
-        cache["OPTIONS"] = {**cache["OPTIONS"], "IGNORE_EXCEPTIONS": request.param}
-        settings.CACHES = {**settings.CACHES, "stopped": cache}
-        settings.RECHECK = {**settings.RECHECK, "CACHE": "stopped", "BREAKER": 600}
+    with apart(settings, {"IGNORE_EXCEPTIONS": request.param}, BREAKER=600) as server:
         yield server
 
 
@@ -135,3 +134,71 @@ def test_what_is_owed_beyond_the_bound_is_told(
     held.recheck_many([1, 2])
     assert caplog.text.count("its event is lost") == 1
     assert "held 3: its event is lost: Redis is away, and 2 items are owed already" in caplog.text
+
+
+def test_redis_is_left_alone_for_breaker_seconds(
+    subject: Subject, server: Server, settings: Any
+) -> None:
+    settings.RECHECK = {**settings.RECHECK, "BREAKER": 0}
+    subject.does(lambda p: None)
+    server.end()
+    assert subject.send() is Outcome.UNLOCKED
+    server.start()
+    assert subject.send() is Outcome.RAN, "asked again at once"
+    settings.RECHECK = {**settings.RECHECK, "BREAKER": 600}
+    server.end()
+    assert subject.send() is Outcome.UNLOCKED
+    server.start()
+    assert subject.send() is Outcome.UNLOCKED
+
+
+def test_what_stands_in_redis_and_cant_be_used_breaks_no_save(
+    subject: Subject, settings: Any
+) -> None:
+    """Other SHARDS than its items were stored with, here."""
+    subject.does(lambda p: None).recheck_many([1])
+    settings.RECHECK = {**settings.RECHECK, "SHARDS": 4}
+    assert subject.send() is Outcome.UNLOCKED
+    assert subject.seen == [(1, 1, 1)]
+    assert [ready.item for ready in outage.owing()] == [KEY]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_owes_nothing(subject: Subject, server: Server) -> None:
+    """The parent repays; both would run what only one event asked for."""
+    subject.does(lambda p: None)
+    server.end()
+    assert subject.send() is Outcome.UNLOCKED
+    if not (child := os.fork()):
+        os._exit(len(outage.owing()))
+    assert os.waitpid(child, 0)[1] == 0
+    assert [ready.item for ready in outage.owing()] == [KEY]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_raise_raises_in_the_block_that_commits(subject: Subject, server: Server) -> None:
+    subject.does(lambda p: None, on_redis_error="raise")
+    server.end()
+    with pytest.raises(RedisError), transaction.atomic():
+        assert subject.send() is Outcome.AFTER_COMMIT
+    assert subject.seen == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_unlocked_passes_keep_to_the_budget_too(server: Server) -> None:
+    """One slow receiver, many items, a Redis that is away: the request must go on."""
+    seen: list[int] = []
+
+    @recheck(name=KEY.receiver, key="value", inline_budget=0.01)
+    def held(sender: Any, recheck_pass: Any, **kwargs: Any) -> None:
+        seen.append(recheck_pass.key)
+        end = time.monotonic() + 0.01
+        while time.monotonic() < end:
+            pass
+
+    server.end()
+    with transaction.atomic():
+        for key in (1, 2, 3):
+            held.recheck(key=key)
+    assert seen == [1]
+    assert {ready.item.text for ready in outage.owing()} == {"1", "2", "3"}

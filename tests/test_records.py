@@ -209,6 +209,11 @@ def put(item: Item, text: bytes, index: int | None, token: str | None) -> None:
         current.client.set(lane.lock(item), token, px=60_000)
 
 
+def shown(item: Item) -> list[tuple[Item, str]]:
+    """Return what a page shows of an item."""
+    return [(view.item, view.seen) for view in views.items(store.current(), [item])]
+
+
 @on_the_server
 @given(corrupted(), st.sampled_from([None, 1, 2, 3]), st.booleans(), st.data())
 def test_no_script_fails_on_a_broken_record(
@@ -229,6 +234,9 @@ def test_no_script_fails_on_a_broken_record(
         "failed": lambda: current.finish(grants[-1], "failed", OPTIONS, error="e")[0],
         "back": lambda: current.finish(grants[-1], "back", OPTIONS)[0],
         "renew": lambda: current.renew(grants[-1:], [30])[0],
+        "release": lambda: current.release(shown(item))[0],
+        "retry": lambda: current.retry(shown(item))[0],
+        "discard": lambda: current.discard(shown(item))[0],
     }
     for name in data.draw(st.lists(st.sampled_from(sorted(moves)), min_size=1, max_size=5)):
         try:
@@ -236,6 +244,7 @@ def test_no_script_fails_on_a_broken_record(
         except RecordError:  # of a newer version: left alone
             assert stored(item) == text
             continue
+        assert reply != "CHANGED", "nobody else was there"
         if isinstance(reply, Grant):
             grants.append(reply)
         views.items(current, [item])

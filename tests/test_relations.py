@@ -143,13 +143,13 @@ def test_a_symmetrical_relation_concerns_both_ends() -> None:
     ann, bob, cid = (Friend.objects.create(name=name) for name in ("ann", "bob", "cid"))
     held = Held(Friend.friends.through)
     ann.friends.add(bob, cid)
-    assert held.now() == [
+    assert sorted(held.now()) == [
         (ann.pk, "post_add", {bob.pk, cid.pk}),
         (bob.pk, "post_add", {ann.pk}),
         (cid.pk, "post_add", {ann.pk}),
     ]
     ann.friends.clear()
-    assert held.now() == [
+    assert sorted(held.now()) == [
         (ann.pk, "post_clear", {bob.pk, cid.pk}),
         (bob.pk, "post_remove", {ann.pk}),
         (cid.pk, "post_remove", {ann.pk}),

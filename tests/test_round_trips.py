@@ -21,6 +21,8 @@ from django.db.models.signals import post_save
 from django.dispatch import receiver
 
 from django_recheck import Outcome, Receiver, recheck, store, worker
+from django_recheck.survey import survey
+from django_recheck.views import Part
 from tests.app.models import Item
 from tests.servers import Server, free_port, running
 
@@ -67,6 +69,7 @@ class Wire:
 
     Attributes:
         turns: The names of the commands of each round trip.
+        to: Where new connections are led.
         least: Replies are kept back until a turn has so many commands: what still gets through
             didn't wait for any of them. (A long pipeline is answered while it is being written.)
     """
@@ -75,7 +78,7 @@ class Wire:
         self.turns: list[list[str]] = []
         self.least = 1
         self.port = free_port()
-        self._to = ("127.0.0.1", server.port)
+        self.to = ("127.0.0.1", server.port)
         self._listening = socket.create_server(("127.0.0.1", self.port))
         self._selector = selectors.DefaultSelector()
         self._waking, woken = socket.socketpair()
@@ -98,7 +101,7 @@ class Wire:
 
     def _accept(self) -> None:
         client, _ = self._listening.accept()
-        talk = Talk(client, socket.create_connection(self._to))
+        talk = Talk(client, socket.create_connection(self.to))
         for end in (talk.client, talk.server):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._selector.register(end, selectors.EVENT_READ, talk)
@@ -318,6 +321,24 @@ def test_a_thousand_by_hand_are_recorded_in_one(wire: Wire) -> None:
     wire.least = 5
     assert follow().recheck_many(range(1000)) == 1000
     assert wire.heard() == [["EVALSHA"] * 5]
+
+
+def test_a_page_of_a_hundred_thousand_costs_two_and_reads_no_more(
+    wire: Wire, server: Server
+) -> None:
+    follow(dispatch="worker").recheck_many([0])
+    current, names = store.current(), range(100_000)
+    state, _, due, *_ = current.lane("followed", 0).keys
+    with server.client as client:
+        (record,) = client.hvals(state)
+        client.hset(state, mapping=dict.fromkeys(names, record))
+        client.zadd(due, {name: name + 1 for name in names})
+    wire.heard()
+    found = survey(current, ["followed", "before"], [Part("running"), Part("due", 70_000, 10)])
+    first, second = wire.heard()
+    assert (len(first), second.count("HGET")) == (4 + 2 * 2, 10)
+    assert [int(view.item.text) for view in found.parts[1]] == [*range(70_000, 70_010)]
+    assert found.numbers["followed"].pending == 100_001
 
 
 def test_without_a_receiver_that_wants_it_redis_isnt_asked(wire: Wire) -> None:

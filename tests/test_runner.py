@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.db.models.signals import post_save
 from django.dispatch import Signal, receiver
 
@@ -165,6 +166,7 @@ def test_c04_at_the_cap_the_item_is_handed_over(
     tally = worker.drain()
     assert tally.outcomes == {Outcome.REQUEUED: 1, Outcome.RAN: 1}, "again, and then the last"
     assert [number for number, _, _ in subject.seen] == [1, 2, 1, 2, 1]
+    assert {attempt for _, _, attempt in subject.seen} == {1}, "nobody died"
     assert look().state == "idle"
 
 
@@ -177,6 +179,25 @@ def test_c12_own_events_cause_one_further_pass_and_no_more(subject: Subject) -> 
     assert subject.send() is Outcome.RAN
     assert outcomes == [Outcome.COALESCED] * 2
     assert subject.seen == [(1, 1, 1), (2, 1, 1)]
+    assert look().state == "idle"
+
+
+def test_own_events_at_the_cap_are_handed_over(subject: Subject) -> None:
+    subject.does(lambda p: subject.send(), max_passes=1)
+    assert subject.send() is Outcome.REQUEUED
+    assert subject.seen == [(1, 1, 1)]
+    assert look().state == "due"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_own_events_of_a_transaction_within_the_pass_stay_its_own(subject: Subject) -> None:
+    def save_all(recheck_pass: Any) -> None:
+        with transaction.atomic():
+            assert subject.send() is Outcome.AFTER_COMMIT
+
+    subject.does(save_all)
+    assert subject.send() is Outcome.RAN
+    assert subject.seen == [(1, 1, 1), (2, 1, 1)], "the second one's are ignored"
     assert look().state == "idle"
 
 

@@ -12,7 +12,7 @@ import pytest
 from django.core.cache import caches
 from django.core.exceptions import ImproperlyConfigured
 
-from django_recheck import conf, connection, store, views
+from django_recheck import claims, conf, connection, store, views
 from django_recheck.records import Grant, Item, pack
 
 EVENT = pack([b"name", b"c", b"", "body é".encode()])
@@ -145,7 +145,7 @@ def test_scripts_and_heads() -> None:
     for path in folder.glob("*.lua"):
         text = path.read_text()
         assert len(text.splitlines()) < 80, path.name
-        if path.stem not in ("record", "item", "lock"):
+        if path.stem not in ("record", "item", "places", "minutes", "lock"):
             head = text[: text.index("\nlocal ")]
             assert "Promise" in head or path.stem == "peek", path.name
             assert "Repl" in head, path.name
@@ -196,6 +196,15 @@ def test_c32_no_connection_before_the_first_event() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_no_time_is_shortened_to_nothing() -> None:
+    assert [claims.milliseconds(seconds) for seconds in (0, 0.0001, 1, 1.0001)] == [
+        0,
+        1,
+        1000,
+        1001,
+    ]
 
 
 def test_the_cache_prefix_comes_first(settings: Any) -> None:

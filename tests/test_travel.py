@@ -190,23 +190,23 @@ def test_a_saved_row_arrives_read_again(note: Any, calls: Calls) -> None:
     assert got["named"] == named
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        {1, 2},
-        b"bytes",
-        object(),
-        len,
-        Sender,
-        datetime.date(2024, 2, 29),
-        decimal.Decimal("1.50"),
-        Item(name="never saved"),
-        [Item(pk=1)],
-        Item.objects.all(),
-        {"deep": [{1: "a"}]},
-    ],
-    ids=lambda value: type(value).__name__,
-)
+ODD = [
+    {1, 2},
+    b"bytes",
+    object(),
+    len,
+    Sender,
+    datetime.date(2024, 2, 29),
+    decimal.Decimal("1.50"),
+    Item(name="never saved"),
+    [Item(pk=1)],
+    Item.objects.all(),
+    {"deep": [{1: "a"}]},
+]
+"""What can't travel."""
+
+
+@pytest.mark.parametrize("value", ODD, ids=lambda value: type(value).__name__)
 def test_what_is_neither_is_refused_by_name_with_a_way_out(note: Any, value: Any) -> None:
     within = value[0] if isinstance(value, list) else value
     why = "only texts as keys" if isinstance(value, dict) else f"type {type(within).__name__} is"
@@ -218,6 +218,22 @@ def test_what_is_neither_is_refused_by_name_with_a_way_out(note: Any, value: Any
     assert why in text
     assert text.endswith("Send what can, or give the receiver what it needs with data=.")
     assert store.current().client.exists(*store.current().lane(note.name, 0).keys) == 0
+
+
+@db
+@pytest.mark.parametrize("value", ODD, ids=lambda value: type(value).__name__)
+def test_with_data_what_is_neither_arrives_as_none(value: Any, calls: Calls) -> None:
+    @recheck(name="data", key=lambda **_: 1, data=lambda odd, **_: type(odd).__name__)
+    def note(recheck_pass: Any, **kwargs: Any) -> None:
+        calls.append({**kwargs, "data": recheck_pass.data})
+
+    happened.connect(note)
+    try:
+        assert send(fine=1, odd=value) is Outcome.RAN
+    finally:
+        happened.disconnect(note)
+    rest = {"signal": happened, "sender": Sender}
+    assert calls == [{**rest, "fine": 1, "odd": None, "data": type(value).__name__}]
 
 
 # What stays behind

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models.signals import post_save
 from django.db.transaction import TransactionManagementError
 from django.dispatch import receiver
@@ -152,10 +146,19 @@ def test_items_of_unknown_receivers_wait_and_are_reported(
     store.current().enqueue([entry])
     tally = worker.drain()
     assert tally.unknown == {"elsewhere": 1}
-    assert "elsewhere" in caplog.text
+    assert "elsewhere: 1 items wait for this receiver" in caplog.text
+    assert "left untouched: if it has another name now, give it former_names=['elsewhere']" in (
+        caplog.text
+    )
     caplog.clear()
     assert worker.drain().unknown == {"elsewhere": 1}
     assert caplog.text == "", "reported once an hour"
+    store.current().enqueue([store.Entry(Item("nowhere", "1"), 1, EVENT, rebuild.options)])
+    assert worker.drain().unknown == {"elsewhere": 1, "nowhere": 1}
+    assert ("nowhere: 1 items" in caplog.text, "elsewhere" in caplog.text) == (True, False)
+    call_command("recheck_run", stdout=(out := StringIO()))
+    left = [worker.left_alone(name, 1) for name in ("elsewhere", "nowhere")]
+    assert out.getvalue().splitlines()[1:] == left, "but always here"
     assert views.counts(store.current())["elsewhere"].due == 1
 
 
@@ -187,7 +190,8 @@ def test_the_command_reports(rebuild: Receiver[..., Any]) -> None:
     assert out.getvalue() == "2 items, 2 passes, 0 failed\n"
     out = StringIO()
     call_command("recheck_run", "--json", stdout=out)
-    empty = {"items": 0, "passes": 0, "failed": 0, "outcomes": {}, "unknown": {}, "problems": {}}
+    numbers = dict.fromkeys(("recorded", "retried", "items", "passes", "failed"), 0)
+    empty = {**numbers, "outcomes": {}, "unknown": {}, "problems": {}}
     assert json.loads(out.getvalue()) == empty
 
 
@@ -220,71 +224,6 @@ def test_the_command_cannot_work_without_redis(settings: Any) -> None:
     with pytest.raises(CommandError, match="Redis doesn't answer") as raised:
         call_command("recheck_run")
     assert raised.value.returncode == 2
-
-
-SLOW = """
-import django, sys
-from django.conf import settings
-django.setup()
-from django.core.management import call_command
-from django_recheck import recheck
-import time, pathlib
-
-@recheck(name="slow", key="group", dispatch="worker")
-def slow(sender, recheck_pass, **kwargs):
-    pathlib.Path(sys.argv[1]).joinpath("began").touch()
-    while not pathlib.Path(sys.argv[1]).joinpath("go").exists():
-        time.sleep(0.01)
-    pathlib.Path(sys.argv[1]).joinpath("ended").touch()
-
-slow.recheck_many([1, 2])
-call_command("recheck_run")
-"""
-
-
-@pytest.fixture
-def slow_run(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-c", SLOW, str(tmp_path)]
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings"}
-    root = Path(__file__).parent.parent
-    process = subprocess.Popen(
-        command,
-        cwd=root,
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    until = time.monotonic() + 30
-    while not (tmp_path / "began").exists():
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    yield process
-    process.kill()
-    process.communicate()
-
-
-def test_the_first_signal_finishes_the_pass(slow_run: Any, tmp_path: Path) -> None:
-    slow_run.send_signal(signal.SIGTERM)
-    (tmp_path / "go").touch()
-    out, _ = slow_run.communicate(timeout=20)
-    assert slow_run.returncode == 0
-    assert out == "1 items, 1 passes, 0 failed\n"
-    assert (tmp_path / "ended").exists()
-    assert views.counts(store.current())["slow"].due == 1
-
-
-def test_c56_the_second_signal_ends_it_at_once(slow_run: Any, tmp_path: Path) -> None:
-    slow_run.send_signal(signal.SIGINT)
-    slow_run.send_signal(signal.SIGINT)
-    until = time.monotonic() + 20
-    while slow_run.poll() is None and time.monotonic() < until:
-        slow_run.send_signal(signal.SIGINT)
-        time.sleep(0.05)
-    assert slow_run.poll() not in (None, 0)
-    assert not (tmp_path / "ended").exists()
-    assert views.counts(store.current())["slow"].due == 2, "given back, not lost"
 
 
 def test_models_of_the_app_are_there() -> None:
@@ -332,3 +271,28 @@ def test_an_entry_without_a_record_leaves_no_lane_behind(rebuild: Receiver[..., 
     current.client.sadd(current.lane("rebuild", 0).keys[4], "rebuild")
     worker.drain()
     assert views.receivers(current) == []
+
+
+def test_passes_that_follow_one_another_keep_their_connection(
+    rebuild: Receiver[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CONN_MAX_AGE is 0 by default, and opening one may cost more than a pass."""
+    looks: list[Any] = []
+    looked = connection.close_if_unusable_or_obsolete
+
+    def look() -> None:
+        looks.append(connection.errors_occurred)
+        looked()
+
+    @recheck(name="broken", key="group", dispatch="worker")
+    def broken(sender: Any, **kwargs: Any) -> None:
+        connection.cursor().execute("no SQL at all")
+
+    monkeypatch.setattr(connection, "close_if_unusable_or_obsolete", look)
+    rebuild.recheck_many(range(20))
+    assert worker.drain().items == 20
+    assert looks == [False, False], "before the first pass, and after the last one"
+    looks.clear()
+    broken.recheck_many([1])
+    assert worker.drain().failed == 1
+    assert looks == [False, True, False], "what has failed is looked at before the next pass"

@@ -16,8 +16,13 @@ local function load(item)
   if not text then return nil, at, 'absent' end
   local sound, r = pcall(parse, text)
   if sound then return r, at end
-  return nil, at, tonumber(string.match(text, '^(%d%d?%d?) ') or 0) > 1 and 'newer' or 'broken'
+  local newer = tonumber(string.match(text, '^(%d%d?%d?) ') or 0) > 1
+  at.broken = not newer
+  return nil, at, newer and 'newer' or 'broken'
 end
+
+-- A reply of one word, and whether a broken record gave way for it.
+local function say(word, at) return {word, at.broken and 1 or 0} end
 
 -- An item stands in one index or in none.
 local function place(item, at, index, score)
@@ -59,7 +64,7 @@ local function put_back(r)
   r.working, r.count, r.own, r.token, r.passes = '', 0, 0, '-', 0
 end
 
-local function wait(attempts, first, longest) return math.min(longest, first * 2 ^ math.max(0, attempts - 1)) end
+local function wait(attempts, first, longest) return math.min(longest, first * 2 ^ (attempts - 1)) end
 
 -- A pass begins: everything recorded so far is its work, and the flag is cleared now, not when it ends.
 local function begin(r)

@@ -1,5 +1,6 @@
--- The lock of one item, for the scripts that take, refuse or give it up. KEYS: 6 lock, 7 the shard's fence.
+-- The lock of one item, for the scripts that take, refuse or give it up. KEYS: 6 lock, 7 the shard's fence, 8 its minutes.
 local LOCK, FENCE = KEYS[6], KEYS[7]
+local EVENTS = 0 -- how many a call brings
 local held, last_fence = redis.call('GET', LOCK), redis.call('GET', FENCE)
 
 -- A lock whose record says otherwise is believed: its holder is told to go again (a fence of 0 matches nobody's).
@@ -12,11 +13,12 @@ local function hold(item, at, r, lease)
   place(item, at, RUNNING, now + lease)
   redis.call('SET', LOCK, r.token, 'PX', lease)
   save(item, at, r)
+  count(EVENTS, 1)
 end
 
 -- What the client learns of a pass that begins; the same words when it asks again.
-local function begun(word, r, takeover)
-  return {word, r.fence, r.passes, r.count, r.attempts, r.own, r.working, takeover and 1 or 0}
+local function begun(word, at, r, takeover)
+  return {word, r.fence, r.passes, r.count, r.attempts, r.own, r.working, takeover and 1 or 0, at.broken and 1 or 0}
 end
 
 -- Fences grow, also after a flush: the clock in microseconds, or one more than the last.
@@ -27,11 +29,11 @@ local function grant(at, r, token, lease, takeover)
   begin(r)
   hold(ITEM, at, r, lease)
   redis.call('SET', FENCE, r.fence)
-  return begun('GRANTED', r, takeover)
+  return begun('GRANTED', at, r, takeover)
 end
 
 -- The item is another's: whatever the indexes said, it is running until the lock's end, and a lock has an end.
-local function refuse(at, r, lease)
+local function refuse(at, r, lease, word)
   local left = redis.call('PTTL', LOCK)
   if left < 0 then
     redis.call('PEXPIRE', LOCK, lease)
@@ -39,6 +41,8 @@ local function refuse(at, r, lease)
   end
   place(ITEM, at, RUNNING, now + left)
   save(ITEM, at, r)
+  count(EVENTS, 0)
+  return say(word, at)
 end
 
 -- Nobody holds the item; a pass is owed, or it was given up.
@@ -46,6 +50,7 @@ local function leave(at, r, index, score)
   place(ITEM, at, index, score)
   if held then redis.call('DEL', LOCK) end
   save(ITEM, at, r)
+  count(EVENTS, 0)
 end
 
 -- Given up: too many holds of which none finished within its lease, and nothing newer.

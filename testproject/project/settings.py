@@ -84,7 +84,7 @@ DATABASES = {"default": _database()}
 
 # A cache of its own: clearing the default cache doesn't touch locks and events.
 # Its prefix names the database: locks of another database's rows are other locks.
-CACHES = {
+CACHES: dict[str, Any] = {
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
     "recheck": {
         "BACKEND": "django_redis.cache.RedisCache",
@@ -93,7 +93,7 @@ CACHES = {
         "OPTIONS": {"SOCKET_TIMEOUT": 5, "SOCKET_CONNECT_TIMEOUT": 5},
     },
 }
-RECHECK = {"CACHE": "recheck"}
+RECHECK: dict[str, Any] = {"CACHE": "recheck"}
 
 LOGGING = {
     "version": 1,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from django.contrib.contenttypes.fields import GenericForeignKey, GenericRelation
+from django.contrib.contenttypes.models import ContentType
 from django.db import models
 
 
@@ -96,3 +98,66 @@ class Membership(models.Model):
 
     friend = models.ForeignKey(Friend, models.CASCADE)
     team = models.ForeignKey(Team, models.CASCADE, to_field="code")
+
+
+class Remote(models.Model):
+    """What another place keeps under a key, with the fence of its last write."""
+
+    key = models.IntegerField(unique=True)
+    value = models.IntegerField()
+    fence = models.BigIntegerField()
+
+
+class Owned(models.Model):
+    """What belongs to a group: no table of its own."""
+
+    group = models.ForeignKey(Group, models.CASCADE)
+    name = models.CharField(max_length=50)
+    labels = GenericRelation("Label", "number", "kind")
+
+    class Meta:
+        abstract = True
+
+
+class Note(Owned):
+    """One thing that is owned."""
+
+
+class Photo(Owned):
+    """Another."""
+
+
+class Label(models.Model):
+    """Sticks to a row of any model."""
+
+    text = models.CharField(max_length=50)
+    # Without a constraint, as this app's tables are made before those of apps with migrations.
+    kind = models.ForeignKey(ContentType, models.CASCADE, db_constraint=False)
+    number = models.PositiveBigIntegerField()
+    target = GenericForeignKey("kind", "number")
+
+
+class ByCode(models.Manager["Country"]):
+    """Finds countries by their codes."""
+
+    def get_by_natural_key(self, code: str) -> Country:
+        """Return the country of a fixture."""
+        return self.get(code=code)
+
+
+class Country(models.Model):
+    """What fixtures know by its code."""
+
+    code = models.CharField(max_length=2, unique=True)
+    objects = ByCode()
+
+    def natural_key(self) -> tuple[str]:
+        """Return what stands for the key in a fixture."""
+        return (self.code,)
+
+
+class City(models.Model):
+    """What refers to one that fixtures know by its code."""
+
+    name = models.CharField(max_length=50)
+    country = models.ForeignKey(Country, models.CASCADE, null=True)

@@ -78,13 +78,20 @@ class Run:
             for _ in range(FAULTS_A_ROUND):
                 time.sleep(STEP)
                 self.wake(time.monotonic())
-                (fault,) = self.chance.choices(list(self.weights), list(self.weights.values()))
+                fault = self.next()
                 self.faults[fault] += getattr(self, f"do_{fault}")() is not False
             self.rest()
         self.board.over.value = 1
         for process in self.processes:
             process.join(60)
             assert process.exitcode == 0, f"a process ended with {process.exitcode}"
+
+    def next(self) -> str:
+        """Choose a fault; where the server comes back empty, it does so at least once."""
+        if "empty" in self.weights and not self.emptied:
+            return "empty"
+        (fault,) = self.chance.choices(list(self.weights), list(self.weights.values()))
+        return fault
 
     def wake(self, now: float) -> None:
         """Let stopped processes go on whose time has come."""

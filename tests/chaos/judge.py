@@ -51,7 +51,8 @@ def settle(board: Board, emptied: list[int]) -> None:
         call_command("recheck_run", verbosity=0)
         time.sleep(0.05)
     names = store.current().client.scan_iter(count=10_000)
-    left = [key for key in names if b":meta" not in key and not key.endswith(b":fence")]
+    kept = (b":fence", b":minutes")
+    left = [key for key in names if b":meta" not in key and not key.endswith(kept)]
     noted = (*_stale(board, emptied), len(left))
     for index, number in enumerate(noted):
         board.found[index] += number

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from tests.storm import settings as base
 from tests.storm.settings import *  # noqa: F403
-from tests.storm.settings import CACHES, RECHECK
 
 TTL = 1.0
-CACHES["recheck"]["OPTIONS"] = {"SOCKET_TIMEOUT": 0.5, "SOCKET_CONNECT_TIMEOUT": 0.5}
-RECHECK |= {
+PATIENCE = {"SOCKET_TIMEOUT": 0.5, "SOCKET_CONNECT_TIMEOUT": 0.5}
+# Copies: these settings are imported by tests, too, whose own ones they leave alone.
+CACHES = {**base.CACHES, "recheck": {**base.CACHES["recheck"], "OPTIONS": PATIENCE}}
+RECHECK = {
+    **base.RECHECK,
     "TTL": TTL,
     "BREAKER": 0.3,
     "BACKOFF": (0.05, 0.5),

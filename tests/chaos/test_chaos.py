@@ -25,7 +25,7 @@ def found(request: pytest.FixtureRequest) -> dict[str, Any]:
     print(done.stdout, done.stderr)
     assert done.returncode == 0, done.stdout + done.stderr
     report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return report
+    return {**report, "emptying": request.param != []}
 
 
 def test_there_was_chaos(found: dict[str, Any]) -> None:
@@ -33,12 +33,17 @@ def test_there_was_chaos(found: dict[str, Any]) -> None:
     assert found["passes"] > 100
     assert found["faults"]["kill"] > 0
     assert found["faults"]["stop"] > 0
+    assert ("empty" in found["faults"]) == found["emptying"]
     assert found["rests"] > 1
 
 
 def test_the_promises_held(found: dict[str, Any]) -> None:
     assert found["held"]
     assert (found["stale"], found["left"], found["overlaps"]["unexplained"]) == (0, 0, 0)
+
+
+def test_what_an_empty_restart_took_along_is_counted(found: dict[str, Any]) -> None:
+    assert found["lost_to_an_empty_restart"] == 0 or found["faults"]["empty"] > 0
 
 
 def test_c21_who_was_killed_is_taken_over_within_its_lease(found: dict[str, Any]) -> None:

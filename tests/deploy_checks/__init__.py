@@ -14,6 +14,7 @@ from django.test import override_settings
 from django_recheck import conf, recheck, store
 from django_recheck.records import Grant, Item
 from tests.servers import Server
+from tests.test_checks import said
 
 BACKEND = "django_redis.cache.RedisCache"
 LOCMEM = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
@@ -39,7 +40,7 @@ def fresh(server: Server, database: int = 0) -> str:
 def found(**recheck_settings: Any) -> list[CheckMessage]:
     """Run all checks of this app, those that connect as well."""
     with override_settings(RECHECK={"CACHE": "mine", **recheck_settings}):
-        return checks.run_checks(tags=["recheck"], include_deployment_checks=True)
+        return said(checks.run_checks(tags=["recheck"], include_deployment_checks=True))
 
 
 def pending(name: str, overdue: float, key: int = 1) -> None:

@@ -264,6 +264,7 @@ class Play:
 
     def _rest(self) -> None:
         world = self.world
+        world.check()
         if not world.orphans and self._counts().running:
             raise Violation("held by nobody, although nobody died")
         if outage._owed:
@@ -272,6 +273,7 @@ class Play:
             self.client.delete(*self.locks)
             self._later(LEASE + 10)
             worker.drain([NAME])
+            world.check()
             counts = self._counts()
             if not counts.running + counts.due + counts.dead:
                 break
@@ -282,7 +284,7 @@ class Play:
             stale = world.derived[change.key] < change.version
             if stale and required and change.key not in world.waived:
                 raise Violation(f"stale: {change.key} is {world.derived[change.key]}")
-        kept = (b":fence", b":meta", b"clock")
+        kept = (b":fence", b":minutes", b":meta", b"clock")
         left = [key for key in self.client.scan_iter() if not key.endswith(kept)]
         if left:
             raise Violation(f"left in Redis: {left}")

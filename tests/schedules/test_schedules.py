@@ -147,20 +147,26 @@ RULES: Final = {
     ),
     "a resent request is granted": (
         "request",
-        "if r and held == TOKEN and r.token == TOKEN then return begun('GRANTED', r) end",
+        "if r and held == TOKEN and r.token == TOKEN then return begun('GRANTED', at, r) end",
         "",
     ),
     "a resent claim is granted": (
         "claim",
-        "if r and held == TOKEN and r.token == TOKEN then return begun('GRANTED', r) end",
+        "if r and held == TOKEN and r.token == TOKEN then return begun('GRANTED', at, r) end",
         "",
     ),
     "a resent finish repeats again": (
         "finish",
-        "if r.passes == PASS + 1 then return begun('AGAIN', r) end",
+        "if r.passes == PASS + 1 then return begun('AGAIN', at, r) end",
         "",
     ),
     "finish compares the owner": ("finish", "if held ~= TOKEN then return {'LOST'} end", ""),
+    "what is held is refused": (
+        "request",
+        "if held then return refuse(at, r, LEASE, 'COALESCED') end",
+        "",
+    ),
+    "a hold ends at its cap": ("finish", "or PAUSED or ARGV[8] == '1'", "or PAUSED"),
 }
 
 

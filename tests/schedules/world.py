@@ -45,6 +45,8 @@ class World:
     faults: int = 0
     orphans: bool = False
     """Something may be held by nobody: after a death, a late copy, two lost replies in a row."""
+    broken: list[str] = field(default_factory=list)
+    """What a pass has seen broken. If it raised, that would be a failed pass, and no more."""
 
     def commit(self, actor: Actor, key: str) -> None:
         """Change the source."""
@@ -64,11 +66,20 @@ class World:
         """Let a pass begin. Promises 2 and 4."""
         for other in [f for k, f in self.open if k == key]:
             if fence and other and other not in self.ended:
-                raise Violation(f"two passes of {key} at once: {other} and {fence}")
+                self.broken.append(f"two passes of {key} at once: {other} and {fence}")
         if fence and self.passes.count((key, fence)) >= CAP:
-            raise Violation(f"more than {CAP} passes in a hold")
+            self.broken.append(f"more than {CAP} passes in a hold")
         newest = max((f for k, f in self.passes if k == key), default=0)
         if 0 < fence < newest and fence not in self.ended:
-            raise Violation("a fence that went back")
+            self.broken.append("a fence that went back")
         self.passes.append((key, fence))
         self.open.append((key, fence))
+
+    def check(self) -> None:
+        """Tell what passes have seen.
+
+        Raises:
+            Violation: A promise is broken.
+        """
+        if self.broken:
+            raise Violation(self.broken[0])

@@ -9,7 +9,8 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-from .machine import FENCE, Command, State
+from .machine import FENCE, Command, State, named
+from .people import fences_seen, renamed
 from .worlds import Client, World
 
 ATTEMPTS = 9
@@ -61,6 +62,8 @@ def _names(world: World, order: tuple[int, ...]) -> Names:
             known.add(arguments[TOKENS[name]])
         if name in FENCES:
             seen.add(arguments[FENCES[name]])
+        if name == "tend":
+            seen |= fences_seen(arguments[-1])
     there, fence = named(redis.record) if redis.record is not None else ("-", "0")
     seen.add(fence)
     seen -= {"0", ""}
@@ -85,7 +88,7 @@ def _state(redis: State, names: Names) -> State:
     record, lock = redis.record, redis.lock
     if record is not None:
         token, fence = named(record)
-        record = _record(record, names.tokens[token], names.fences[fence])
+        record = renumbered(record, names.tokens[token], names.fences[fence])
     lock = lock if lock is None else names.tokens[lock]
     fence_ = int(names.fences[str(redis.fence)])
     if lock == redis.lock and record == redis.record and fence_ == redis.fence:
@@ -108,6 +111,8 @@ def _client(client: Client, index: int, names: Names) -> Client:
 def _command(command: Command, names: Names) -> Command:
     name, arguments = command
     changed = list(arguments)
+    if name == "tend":
+        changed[-1] = renamed(arguments[-1], names.tokens, names.fences, renumbered)
     if name in TOKENS:
         changed[TOKENS[name]] = names.tokens[arguments[TOKENS[name]]]
     if name in FENCES:
@@ -116,14 +121,8 @@ def _command(command: Command, names: Names) -> Command:
 
 
 @cache
-def named(record: bytes) -> tuple[str, str]:
-    """Return a record's token and fence."""
-    _, token, fence, _ = record.split(b" ", 3)
-    return token.decode(), fence.decode()
-
-
-@cache
-def _record(record: bytes, token: str, fence: str) -> bytes:
+def renumbered(record: bytes, token: str, fence: str) -> bytes:
+    """Return a record under a canonical token and fence."""
     head, _, body = record.partition(b"\n")
     words = head.split(b" ")
     words[1:3] = token.encode(), fence.encode()

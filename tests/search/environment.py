@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from . import machine
-from .machine import State
+from . import machine, people
+from .machine import Command, Reply, State
 from .worlds import HOLDING, UNLOCKED, Apply, Client, Move, World, alter, rested, spend
 
 NOBODY = -1
@@ -18,7 +18,8 @@ def moves(world: World) -> Iterator[Move]:
     redis = world.redis
     holder = _holder(world)
     if redis.waiting:
-        yield _move("time passes", world._replace(redis=redis.later()))
+        late = tuple(people.later(command) for command in world.late)
+        yield _move("time passes", world._replace(redis=redis.later(), late=late))
     if redis.lock is not None:
         yield from _lock(world, holder)
     if redis.paused:
@@ -34,8 +35,12 @@ def moves(world: World) -> Iterator[Move]:
                 yield Move(index, "dies", None, _becomes(dead))
     for number, command in enumerate(world.late):
         left = world._replace(late=(*world.late[:number], *world.late[number + 1 :]))
+        if command[0] == "tend":
+            yield from _tends(left, command, holder)
+            continue
         apply: Apply = lambda s, r, w=left: w._replace(redis=s)  # type: ignore[misc]  # noqa: E731
         yield Move(NOBODY, f"a late {command[0]} arrives", command, apply)
+    yield from _looks(world)
     if world.budget.flushes and not redis.empty:
         spent = spend(world, "flushes")
         yield _move("FLUSHDB", _taken(spent, State(), holder, out=True))
@@ -80,14 +85,48 @@ def _lock(world: World, holder: int | None) -> Iterator[Move]:
         client = world.clients[holder]._replace(lapsed=True, out=True)
         after = alter(spend(world, "lapses"), holder, client, redis=over)
         yield Move(holder, "'s lease ends", None, _becomes(after))
-    if budget.releases:
-        freed = spend(world, "releases")._replace(redis=redis._replace(lock=None, ttl=True))
+    if budget.deletions:
+        freed = spend(world, "deletions")._replace(redis=redis._replace(lock=None, ttl=True))
         if holder is not None:
             freed = alter(freed, holder, world.clients[holder]._replace(out=True))
         yield _move("a person deletes the lock", freed)
     if budget.persists and redis.ttl:
         kept = spend(world, "persists")._replace(redis=redis._replace(ttl=False))
         yield _move("the lock loses its TTL", kept)
+
+
+def _looks(world: World) -> Iterator[Move]:
+    """A person sees the item, and means to do something about it."""
+    redis = world.redis
+    running = redis.lock is not None or redis.running is not None
+    for what in people.DOES if redis.record is not None or running else ():
+        if getattr(world.budget, people.DOES[what]) and running == (what == "release"):
+            late = tuple(sorted((*world.late, machine.tend(what, redis))))
+            after = spend(world, people.DOES[what])._replace(late=late)
+            yield _move(f"a person looks, and means to {what} it", after)
+
+
+def _tends(left: World, command: Command, holder: int | None) -> Iterator[Move]:
+    what, sight = command[1][1:]
+
+    def applied(world: World) -> Apply:
+        def apply(state: State, reply: Reply) -> World:
+            after = world._replace(redis=state)
+            if reply[0] != "DONE":
+                return after
+            if what == "release" and holder is not None:
+                return alter(after, holder, after.clients[holder]._replace(out=True))
+            if what == "discard" and sight != people.OUTDATED:  # as asked: until the next event
+                known = machine.kinds(left.redis.record or b"")
+                return after._replace(excused=True, missing=after.missing & ~known)
+            return after
+
+        return apply
+
+    yield Move(NOBODY, f"a person's {what} arrives", command, applied(left))
+    if left.budget.copies:
+        copied = spend(left, "copies")._replace(late=tuple(sorted((*left.late, command))))
+        yield Move(NOBODY, f"a person's {what} arrives, a copy too", command, applied(copied))
 
 
 def _died(world: World, index: int) -> World:

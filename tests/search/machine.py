@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import cache
+from hashlib import sha1
 from typing import Any, NamedTuple
 
 import redis
@@ -31,7 +32,7 @@ FENCE = 10**12
 """The clock in microseconds: the first fence."""
 ITEM = Item("r", "1")
 LANE = Lane("r", "{search}")
-KEYS = (*LANE.keys, LANE.lock(ITEM), "{search}:fence")
+KEYS = (*LANE.keys, LANE.lock(ITEM), "{search}:fence", LANE.minutes)
 EVENT = pack([b"event", b"", b"", b"x"])
 OTHER = pack([b"other", b"", b"", b"x"])
 """An event of another kind, which isn't merged with the first."""
@@ -107,7 +108,7 @@ class Machine:
         self.client = client
         self.known: dict[tuple[State, Command], tuple[State, Reply]] = {}
         self.shas: dict[str, str] = {}
-        for name in ("request", "enqueue", "peek", "claim", "finish", "renew"):
+        for name in ("request", "enqueue", "peek", "claim", "finish", "renew", "tend"):
             self.learn(name, patch(name, connection.script(name).text))
 
     def learn(self, name: str, text: str) -> None:
@@ -126,7 +127,7 @@ class Machine:
                 replies = pipe.execute(raise_on_error=False)
             size = len(replies) // len(part)
             for index, pair in enumerate(part):
-                self.known[pair] = _read(replies[size * index : size * (index + 1)])
+                self.known[pair] = read(replies[size * index : size * (index + 1)])
 
     def step(self, state: State, command: Command) -> tuple[State, Reply]:
         """Return the state after a command, and its reply."""
@@ -135,31 +136,42 @@ class Machine:
         return self.known[state, command]
 
     def _ask(self, pipe: Any, state: State, command: Command) -> None:
-        hashed, running, due, dead, lanes, lock, fence = KEYS
-        pipe.execute_command(
-            "EVAL", _PUT, 7, *KEYS, ITEM.text, state.lock or "", LEASE if state.ttl else 0,
-            b"" if state.record is None else state.record, *(x or 0 for x in state[3:6]),
-            "r" if state.lane else "", state.fence, int(state.paused),
-        )  # fmt: skip
+        put(pipe, state, KEYS, ITEM.text)
         name, arguments = command
         keys: Sequence[str] = KEYS
         if name == "renew":
-            keys = (lock, hashed, running)
+            keys = (KEYS[5], *KEYS[:2])
         else:
             arguments = ("r", *arguments)
+        if name == "tend":
+            arguments = (*arguments[:-1], sha1(arguments[-1].encode()).hexdigest())
         pipe.execute_command("EVALSHA", self.shas[name], len(keys), *keys, *arguments)
-        pipe.get(lock)
-        pipe.pttl(lock)
-        pipe.hget(hashed, ITEM.text)
-        for index in (running, due, dead):
-            pipe.zscore(index, ITEM.text)
-        pipe.sismember(lanes, "r")
-        pipe.get(fence)
-        pipe.hexists(hashed, "paused")
+        look(pipe, KEYS, ITEM.text)
 
 
-_PUT = """
-redis.call('FLUSHDB')
+def put(pipe: Any, state: State, keys: Sequence[str], item: str, *, beside: bool = False) -> None:
+    """Put an item's state on the server, alone there or beside others."""
+    record = b"" if state.record is None else state.record
+    lock = (item, state.lock or "", LEASE if state.ttl else 0, record)
+    rest = ("r" if state.lane else "", state.fence, int(state.paused), int(beside))
+    pipe.execute_command("EVAL", PUT, len(keys), *keys, *lock, *(x or 0 for x in state[3:6]), *rest)
+
+
+def look(pipe: Any, keys: Sequence[str], item: str) -> None:
+    """Ask for an item's state: what ``read`` reads, behind the reply to a command."""
+    hashed, running, due, dead, lanes, lock, fence, _ = keys
+    pipe.get(lock)
+    pipe.pttl(lock)
+    pipe.hget(hashed, item)
+    for index in (running, due, dead):
+        pipe.zscore(index, item)
+    pipe.sismember(lanes, "r")
+    pipe.get(fence)
+    pipe.hexists(hashed, "paused")
+
+
+PUT = """
+if ARGV[11] == '0' then redis.call('FLUSHDB') end
 local item, lock, ttl, record = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 if lock ~= '' then redis.call('SET', KEYS[6], lock) end
 if lock ~= '' and ttl > 0 then redis.call('PEXPIRE', KEYS[6], ttl) end
@@ -173,7 +185,8 @@ if ARGV[10] ~= '0' then redis.call('HSET', KEYS[1], 'paused', 1) end
 """
 
 
-def _read(replies: list[Any]) -> tuple[State, Reply]:
+def read(replies: list[Any]) -> tuple[State, Reply]:
+    """Return the state, and the command's reply."""
     put, reply, lock, ttl, record, running, due, dead, lane, fence, paused = replies
     for answer in (put, reply):
         if isinstance(answer, Exception):
@@ -230,7 +243,7 @@ OPTIONS = conf.Options("r", {"TTL": LEASE / 1000})
 
 def request(token: str, events: bytes = EVENT, *, heal: bool = False, attempts: int = 9) -> Command:
     """Return the command of ``Store.request``."""
-    return "request", (ITEM.text, token, LEASE, 1, events, int(heal), WAIT, WAIT, attempts)
+    return "request", (ITEM.text, token, LEASE, 1, events, int(heal), WAIT, WAIT, attempts, 0)
 
 
 def enqueue(events: bytes = EVENT, delay: int = 0) -> Command:
@@ -240,12 +253,12 @@ def enqueue(events: bytes = EVENT, delay: int = 0) -> Command:
 
 def peek() -> Command:
     """Return the command of ``Store.peek`` for one lane."""
-    return "peek", ("", 10, WAIT)
+    return "peek", ("", 10, WAIT, 0)
 
 
 def claim(token: str, attempts: int = 9) -> Command:
     """Return the command of ``Store.claim``."""
-    return "claim", (ITEM.text, token, LEASE, attempts, WAIT, WAIT)
+    return "claim", (ITEM.text, token, LEASE, attempts, WAIT, WAIT, 0)
 
 
 def finish(
@@ -261,12 +274,33 @@ def finish(
     """Return the command of ``Store.finish``."""
     mine = (1, EVENT) if own else (0, b"")
     arguments = (token, fence, number, word, LEASE, int(last), attempts, WAIT, WAIT, "", *mine)
-    return "finish", (ITEM.text, *arguments, 0, 0)
+    return "finish", (ITEM.text, *arguments, 0, 0, 0, "")
 
 
 def renew(token: str, fence: str) -> Command:
     """Return the command of ``Store.renew`` for one lease."""
     return "renew", (ITEM.text, token, fence, LEASE)
+
+
+def tend(what: str, state: State) -> Command:
+    """Return the command of ``Store.release``, ``retry`` or ``discard`` for what is seen now."""
+    token, fence = named(state.record) if state.record is not None else ("", "")
+    if state.lock is not None and state.lock != token:
+        token, fence = state.lock, "0"
+    running = state.lock is not None or state.running is not None
+    return "tend", (ITEM.text, what, f"{token} {fence}" if running else text(state.record))
+
+
+def text(record: bytes | None) -> str:
+    """Return a record as a text, "" for none."""
+    return (record or b"").decode("latin-1")
+
+
+@cache
+def named(record: bytes) -> tuple[str, str]:
+    """Return a record's token and fence."""
+    words = record.split(b" ", 3)
+    return (words[1].decode(), words[2].decode()) if len(words) > 3 else ("", "")
 
 
 class _Recorded(Exception):
@@ -297,6 +331,7 @@ def commands_of_the_store() -> dict[str, tuple[Any, ...]]:
         lambda: listening.claim(ITEM, OPTIONS),
         lambda: listening.finish(grant, "ok", OPTIONS),
         lambda: listening.renew([grant], [LEASE / 1000]),
+        lambda: listening.release([(ITEM, "")]),
     ):
         try:
             ask()

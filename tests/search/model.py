@@ -117,6 +117,8 @@ class Process:
             yield self._move("reads", self._becomes(read))
             if client.lapsed:
                 yield from self._finishes("back")
+            elif client.role == "drain" and budget.stops:
+                yield from self._finishes("unbegun", spend(world, "stops"))
             return
         if phase == "looked":
             name = "finish" if client.lapsed else "release"
@@ -275,7 +277,8 @@ class Process:
     def _failed(self, command: Command, word: str) -> int:
         failures = self.world.failures
         if command[0] == "finish":
-            failures = failures + 1 if command[1][4] == "failed" else 0
+            kept = failures if command[1][4] == "unbegun" else 0
+            failures = failures + 1 if command[1][4] == "failed" else kept
         if word == "DEAD" and failures < self.rules.attempts:
             raise Violation("given up too early")
         return failures
@@ -297,7 +300,7 @@ class Process:
     def _told(self, client: Client, command: Command, word: str) -> Client:
         """Return what a client makes of a reply that grants nothing."""
         if word == "LOST" and self.rules.heals:
-            back = command[1][4] == "back"
+            back = command[1][4] in ("back", "unbegun")
             quiet = back or client.phase == "resend"
             phase = "lost again" if client.healed or back else "lost"
             return client._replace(phase=phase, healed=not quiet)

@@ -54,7 +54,15 @@ class Mutant:
 
 def mutated(client: object, mutant: Mutant) -> Machine:
     """Return the machine of a mutant, with what the divided steps need."""
-    machine = Machine(client, mutant.patch)  # type: ignore[arg-type]
+    changed: set[str] = set()
+
+    def patch(name: str, text: str) -> str:
+        patched = mutant.patch(name, text)
+        changed.update([name] if patched != text else [])
+        return patched
+
+    machine = Machine(client, patch)  # type: ignore[arg-type]
+    assert changed or mutant.patch is Mutant.patch, f"{mutant.rule}: nothing is switched off"
     text = connection.script("enqueue").text
     machine.learn(
         "flag", text[: text.index("-- Events of one lane, recorded without a lock")] + FLAG

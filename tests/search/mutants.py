@@ -13,16 +13,17 @@ from .worlds import Budget, Client, Rules
 
 TWO = (Client("inline", 1), Client("inline", 1))
 DRAINS = (Client("worker", 1), Client("drain"))
+WORKERS = (Client("worker", 1), Client("worker", 1))
 DELAYED = (Client("delayed", 2),)
 STALE, OVERLAP, LEFT = "stale at rest", "two passes overlap", "something is left when all is done"
 MISSED = "an event that no pass has got"
 ROUND, NO_EVENT = "it goes round for ever", "a pass is granted without its event"
 PAUSED = "a pass begins although its receiver is paused"
 ENDLESS, RIPE = "a lock without an end", "a pass is granted before it is ripe"
-PASS_AGAIN = "if r.passes == PASS + 1 then return begun('AGAIN', r) end\n"
+PASS_AGAIN = "if r.passes == PASS + 1 then return begun('AGAIN', at, r) end\n"
 PASS_LOST = "if r.passes ~= PASS then return {'LOST'} end"
-RESENT = "if r and held == TOKEN and r.token == TOKEN then return begun('GRANTED', r) end\n"
-RIPE_CHECK = "PAUSED or due and due > now"
+RESENT = "if r and held == TOKEN and r.token == TOKEN then return begun('GRANTED', at, r) end\n"
+RIPE_CHECK = "PAUSED or due and due > now or full"
 
 SEVEN = [
     Mutant(
@@ -67,7 +68,7 @@ SEVEN = [
         clients=(Client("inline", 2), Client("inline", 2)),
         patch=replaced(
             "finish",
-            "if due > now or PAUSED or ARGV[8] == '1' then",
+            "if due > now or PAUSED or ARGV[8] == '1' or full(at, tonumber(ARGV[17])) then",
             "if ARGV[8] == '1' then forget(ITEM, at) redis.call('DEL', LOCK) return {'DONE'} end\n"
             "if due > now then",
         ),
@@ -191,7 +192,7 @@ TEN = [
     Mutant(
         "5: a grant looks whether the item is ripe",
         clients=DELAYED,
-        patch=replaced("claim", RIPE_CHECK, "PAUSED"),
+        patch=replaced("claim", RIPE_CHECK, "PAUSED or full"),
         rules=Rules(delay=WAIT),
         breaks=RIPE,
     ),
@@ -287,7 +288,7 @@ TEN = [
     Mutant(
         "a request begins nothing that is paused",
         Budget(pauses=1),
-        patch=replaced("request", "if PAUSED then", "if false then"),
+        patch=replaced("request", "if PAUSED or full", "if full"),
         breaks=PAUSED,
     ),
     Mutant(
@@ -302,6 +303,24 @@ TEN = [
         clients=(Client("worker", 1),),
         patch=replaced("claim", "PAUSED or due and due > now", "due and due > now"),
         breaks=PAUSED,
+    ),
+    Mutant(
+        "a person discards what was seen, and nothing newer",
+        Budget(discards=1),
+        clients=WORKERS,
+        patch=replaced("tend", "if redis.sha1hex(text) ~= SEEN then", "if false then"),
+        breaks=STALE,
+    ),
+    Mutant(
+        "a person discards nothing that runs",
+        Budget(discards=1),
+        clients=WORKERS,
+        patch=replaced(
+            "tend",
+            "if running and WHAT ~= 'release' then return {'RUNNING'} end\n",
+            "",
+        ),
+        masked="the comparison: what runs now isn't what was seen",
     ),
     Mutant(
         "a look puts off what it names, and keeps it",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field
 
-from . import circles, environment
+from . import circles, environment, people
 from .canonical import canonical
 from .machine import Machine, Reply, State
 from .model import Process
@@ -85,7 +85,7 @@ class Search:
         try:
             if move.command:
                 _check_state(world.redis, redis, move.command[0], reply)
-            after, order = canonical(move.apply(redis, reply))
+            after, order = canonical(people.outdated(move.apply(redis, reply)))
             known = self.ids.get(after)
             self.sources.append(source)
             self.labels.append(label)

@@ -10,7 +10,7 @@ import redis
 
 from django_recheck.records import Record
 
-from . import machine
+from . import machine, people
 from .machine import EVENT, NOW, Command, Machine, Reply, State
 
 IDLE = Record("-", "0", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, "", b"", b"")
@@ -143,9 +143,36 @@ def test_a_drain_alone_heals_what_an_index_names(laboratory: Machine) -> None:
         assert after.due is None
 
 
+@pytest.mark.parametrize("what", people.DOES)
+def test_what_a_person_does_to_a_combination_leaves_it_whole(
+    laboratory: Machine, what: str
+) -> None:
+    for state in states():
+        after, reply = laboratory.step(state, machine.tend(what, state))
+        running = state.lock is not None or state.running is not None
+        there = state.record is not None or state.due is not None or state.dead is not None
+        if not running and not there:
+            assert reply == ("GONE",)
+        elif running != (what == "release"):
+            assert reply == ("RUNNING" if running else "FREE",)
+        else:
+            assert reply == ("DONE",), state
+            assert after.empty if what == "discard" else after.ripe
+            assert laboratory.step(after, machine.tend(what, state))[0] == after, "once"
+        if reply != ("DONE",):
+            assert after == state
+            continue
+        drain = Drain(laboratory)
+        assert drain.run(after).empty, state
+        assert drain.passes == (what != "discard"), state
+
+
 @pytest.mark.parametrize(
     "command",
-    [machine.request("new"), machine.enqueue(), machine.claim("c"), machine.finish("a", "7", 1)],
+    [
+        *(machine.request("new"), machine.enqueue(), machine.claim("c")),
+        *(machine.finish("a", "7", 1), machine.tend("release", State(lock="a"))),
+    ],
     ids=lambda command: command[0],
 )
 def test_a_newer_versions_record_is_left_alone(laboratory: Machine, command: Command) -> None:

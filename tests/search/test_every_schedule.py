@@ -53,10 +53,12 @@ SHALLOW = [
     Case({"inline": (2, 1)}, Budget(flushes=1, deaths=1)),
     Case({"inline": (2, 1)}, Budget(evictions=2)),
     Case({"inline": (2, 1)}, Budget(evictions=1, deaths=1)),
-    Case({"inline": (1, 1)}, Budget(releases=1, renewals=1, deaths=1)),
+    Case({"inline": (1, 1)}, Budget(deletions=1, renewals=1, deaths=1)),
     Case({"inline": (2, 1)}, Budget(persists=1, deaths=1)),
     Case({"inline": (1,), "bulk": (1,)}, Budget(lapses=1, deaths=1)),
     Case({"worker": (1,), "drain": (0,)}, Budget(lapses=2, deaths=1), TWICE),
+    Case({"worker": (1,), "inline": (1,), "drain": (0,)}, Budget(lapses=1, stops=1)),
+    Case({"worker": (1,), "drain": (0,)}, Budget(stops=1, copies=1, lapses=1, deaths=1)),
     Case({"inline": (1, 1)}, Budget(outages=1, lapses=1)),
     Case({"inline": (2, 1)}, Budget(failures=3), Rules(attempts=2, counts_failures=True)),
     Case({"inline": (1, 1)}, Budget(stops=1, hurries=1, lapses=1)),
@@ -65,14 +67,24 @@ SHALLOW = [
     Case({"inline": (2, 1)}, Budget(pauses=2)),
     Case({"inline": (1,), "worker": (1,)}, Budget(pauses=1, lapses=1, deaths=1)),
     Case({"inline": (2, 1)}, Budget(pauses=1, failures=2), Rules(attempts=2, counts_failures=True)),
+    Case({"inline": (2, 1)}, Budget(releases=1, deaths=1)),
+    Case({"inline": (1, 1)}, Budget(releases=1, renewals=1)),
+    Case({"inline": (1, 1)}, Budget(releases=1, copies=1)),
+    Case({"inline": (1, 1)}, Budget(releases=1, evictions=1)),
+    Case({"inline": (2, 1)}, Budget(retries=2, failures=2), TWICE),
+    Case({"inline": (1, 1)}, Budget(retries=1, copies=1, stops=1)),
+    Case({"delayed": (1,), "inline": (1,)}, Budget(retries=1), Rules(delay=WAIT)),
+    Case({"inline": (2, 1)}, Budget(discards=1, failures=2), TWICE),
+    Case({"inline": (1,), "worker": (1,)}, Budget(discards=1, copies=1, deaths=1)),
+    Case({"inline": (1, 1)}, Budget(releases=1, discards=1)),
     # What happens again and again, without an end, must end in sight.
     Case({"inline": (1, 1)}, Budget(deaths=-1), TWICE),
     Case({"worker": (1,), "drain": (0,)}, Budget(lapses=-1, deaths=-1), TWICE),
-    Case({"inline": (1,)}, Budget(lapses=-1, failures=-1, releases=-1), TWICE),
+    Case({"inline": (1,)}, Budget(lapses=-1, failures=-1, deletions=-1), TWICE),
 ]
 DEEP = [
     Case({"inline": (1, 1, 1)}, Budget(lapses=2, deaths=1)),
-    Case({"inline": (2, 2)}, Budget(lapses=1, deaths=1, releases=1)),
+    Case({"inline": (2, 2)}, Budget(lapses=1, deaths=1, deletions=1)),
     Case({"inline": (1, 1)}, Budget(lapses=1, replies=1, copies=1)),
     Case({"inline": (2, 1)}, Budget(lapses=1, copies=1, renewals=1)),
     Case({"inline": (1, 1)}, Budget(copies=2, lapses=1)),
@@ -92,6 +104,11 @@ DEEP = [
     Case({"inline": (1, 1)}, Budget(pauses=1, copies=1, lapses=1)),
     Case({"delayed": (1,), "inline": (1,)}, Budget(pauses=1, failures=1), Rules(delay=WAIT)),
     Case({"worker": (1,), "drain": (0,)}, Budget(lapses=-1, deaths=-1, failures=-1), TWICE),
+    Case({"inline": (1, 1)}, Budget(releases=1, renewals=1, lapses=1)),
+    Case({"inline": (1, 1)}, Budget(releases=2, lapses=1, deaths=1)),
+    Case({"inline": (1, 1)}, Budget(releases=1, discards=1, pauses=1)),
+    Case({"inline": (1, 1)}, Budget(releases=1, retries=1, discards=1, failures=1), TWICE),
+    Case({"inline": (1, 1)}, Budget(discards=1, evictions=1, lapses=1)),
 ]
 CASES = SHALLOW + (DEEP if os.environ.get("RECHECK_SEARCH") == "deep" else [])
 
@@ -126,6 +143,7 @@ def test_the_search_sends_what_the_store_sends() -> None:
         "claim": commands.claim("t"),
         "finish": commands.finish("t", "5", 1),
         "renew": commands.renew("t", "5"),
+        "tend": commands.tend("release", commands.State(lock="t")),
     }
     for name, (_, arguments) in mine.items():
         lane = () if name == "renew" else ("r",)

@@ -61,8 +61,14 @@ class Budget(NamedTuple):
     """Commands without an answer, also when sent again; they may have worked."""
     flushes: int = 0
     evictions: int = 0
-    releases: int = 0
+    deletions: int = 0
     """Locks that a person deletes."""
+    releases: int = 0
+    """Holds that a person sees, and ends at any later time."""
+    retries: int = 0
+    """Items that a person sees, and wants to be tried at any later time."""
+    discards: int = 0
+    """Items that a person sees, and discards at any later time."""
     persists: int = 0
     """Locks that lose their TTL."""
     renewals: int = 0

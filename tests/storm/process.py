@@ -187,7 +187,7 @@ class Writer(Process):
         elif phase.way == "worker":
             self.until(lambda: not views.receivers(store.current()))
         if phase.way != "recipe":
-            kept = (b":fence", b":meta")
+            kept = (b":fence", b":minutes", b":meta")
             names = self.client.scan_iter(count=10_000)
             left = [key for key in names if not key.startswith((b"storm:", b"recipe:"))]
             self.counted.left += any(not key.endswith(kept) for key in left)

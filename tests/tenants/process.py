@@ -105,6 +105,36 @@ def save(schema: str) -> str:
         return greet.recheck(group).name
 
 
+def lose() -> dict[str, int]:
+    """Change rows of each tenant, in transactions of which Redis doesn't hear; count their rows."""
+    from contextlib import suppress
+
+    from django.db import transaction
+    from django_tenants.utils import schema_context
+
+    from django_recheck.outbox import table
+    from tests.app.models import Group
+
+    def die() -> None:
+        raise KeyError
+
+    for schema in TENANTS:
+        with schema_context(schema), suppress(KeyError), transaction.atomic():
+            transaction.on_commit(die)
+            Group.objects.get(pk=1).save()
+    table.model().objects.update(due="2000-01-01T00:00:00Z")
+    return waiting()
+
+
+def waiting() -> dict[str, int]:
+    """Count the rows of the outbox, by receiver."""
+    from django_recheck.outbox import shown
+
+    found = shown.receivers()
+    assert not found.problems
+    return {name: waiting.rows for name, waiting in found.waiting.items()}
+
+
 def drain_in(schema: str, kind: str) -> dict[str, Any]:
     """Drain in one schema what another one owes; the receiver leaves well or badly."""
     from django.db import DatabaseError, connection, transaction

@@ -28,15 +28,17 @@ SHARED_APPS = [
     "django_tenants",
     "django.contrib.contenttypes",
     "django_recheck",
+    "django_recheck.outbox",
     "tests.tenants",
 ]
 TENANT_APPS = ["tests.app"]
 INSTALLED_APPS = [*SHARED_APPS, *TENANT_APPS]
 
 if url := os.environ.get("RECHECK_TENANTS_REDIS_URL"):
-    CACHES["recheck"]["LOCATION"] = url
-RECHECK |= {
+    CACHES = CACHES | {"recheck": CACHES["recheck"] | {"LOCATION": url}}
+RECHECK = RECHECK | {
     "CONTEXT": os.environ.get("RECHECK_TENANTS_CONTEXT", "howto.TenantSchema") or None,
     "DISPATCH": os.environ.get("RECHECK_TENANTS_DISPATCH", "inline"),
+    "DURABLE": bool(os.environ.get("RECHECK_TENANTS_DURABLE")),
     "MAX_ATTEMPTS": int(os.environ.get("RECHECK_TENANTS_ATTEMPTS", "5")),
 }

@@ -142,6 +142,17 @@ def test_c64_a_worker_that_starts_in_no_schema_runs_each_pass_in_its_own(site: S
     ]
 
 
+def test_the_outbox_is_shared_and_each_of_its_rows_runs_in_its_own_schema(site: Site) -> None:
+    assert site.play("lose", DURABLE="1") == {"greeting": 2}
+    assert site.passes == []
+    assert site.recheck_run(DURABLE="1")["passes"] == 2
+    assert sorted(p["schemas"] for p in site.passes) == [["alpha"] * 2, ["beta"] * 2]
+    site.play("one_transaction", "beta", DURABLE="1")
+    assert len(site.passes) == 4
+    assert site.play("waiting", DURABLE="1") == {}
+    assert site.errors.read_text() == ""
+
+
 @pytest.mark.parametrize(
     ("kind", "outcome"),
     [("well", "RAN"), ("raising", "FAILED"), ("aborting", "FAILED"), ("elsewhere", "RAN")],

@@ -11,6 +11,7 @@ from typing import Any, Protocol, assert_type
 from django.db.models import Model, Sum
 from django.db.models.signals import post_delete, post_save
 from django.dispatch import receiver
+from django.test import TestCase
 from shop.models import Order, OrderLine, Product
 
 from django_recheck import (
@@ -22,6 +23,16 @@ from django_recheck import (
     RecheckError,
     current_pass,
     recheck,
+)
+from django_recheck.routers import PassRouter
+from django_recheck.testing import (
+    Recorded,
+    drain,
+    event_during_pass,
+    immediate,
+    isolated,
+    override,
+    recorded,
 )
 
 # Bare
@@ -174,5 +185,30 @@ def attention(outcome: Outcome) -> bool:
         case _:
             return False
 
+
+# Tests of one's own
+
+
+def in_a_test(line: OrderLine) -> None:
+    with isolated(), override(TTL=5), immediate():
+        line.save()
+    assert_type(drain(delayed=True).passes, int)
+    assert_type(drain(raising=False).outcomes[Outcome.RAN], int)
+    assert_type(recorded(refresh_order_total), list[Recorded])
+    with event_during_pass(refresh_order_total, line.save) as passes:
+        assert_type(passes, list[Pass])
+    event_during_pass(refresh_order_total)  # type: ignore[call-arg]
+    recorded(refresh_func)  # type: ignore[arg-type]
+
+
+@isolated()
+@override(DISPATCH="inline")
+class SomeTests(TestCase):
+    @immediate()
+    def test_it(self) -> None: ...
+
+
+assert_type(SomeTests(), SomeTests)
+some_router: str | None = PassRouter().db_for_read(Order)
 
 decorate: Callable[[Callable[..., None]], Receiver[..., None]] = recheck(name="later")

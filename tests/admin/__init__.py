@@ -1,0 +1,1 @@
+"""The admin's pages, asked for by Django's test client."""

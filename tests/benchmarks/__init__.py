@@ -1,0 +1,1 @@
+"""What all of it costs, beside what people would use instead: ``python -m tests.benchmarks``."""

@@ -1,0 +1,1 @@
+"""The outbox: rows with the change, until a pass has covered them."""

@@ -1,0 +1,1 @@
+"""``@recheck`` on the models and signals of packages that others wrote."""

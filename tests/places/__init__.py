@@ -1,0 +1,1 @@
+"""Passes of one receiver, counted over all processes, while some of these are killed."""
