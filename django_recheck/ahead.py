@@ -19,7 +19,7 @@ from .receivers import Receiver
 from .records import Grant, Item
 from .travel import Row, sender_named
 
-LONGEST: Final = 0.05
+FRESH: Final = 0.05
 """Seconds after which a row is read again as its pass begins: that spares most further passes."""
 
 

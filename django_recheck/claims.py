@@ -146,8 +146,15 @@ class Claims(Tending):
             rest = ("unbegun", 0, 0, 0, 0, 0, "", 0, "", 0, 0, 0, self.hints)
             calls.append((self.keys_of(grant.item), (*which, *rest)))
         replies = self.call_many("finish", calls, raising=False)
-        pairs = [(g, r) for g, r in zip(ours, replies, strict=True) if isinstance(r, list)]
-        return [grant for grant, reply in pairs if text(reply[0]) == "LOST"]
+        lost = []
+        for grant, reply in zip(ours, replies, strict=True):
+            if isinstance(reply, ResponseError):  # its lease ends, and a drain meets the same
+                names = {"receiver": grant.item.receiver, "key": grant.item.text}
+                said = "%s %s: couldn't be given back: %s"
+                logger.error(said, *names.values(), reply, extra=names)
+            elif text(reply[0]) == "LOST":
+                lost.append(grant)
+        return lost
 
     def _granted(self, item: Item, token: str, deadline: float, reply: list[Any]) -> Grant | str:
         word, *rest = reply

@@ -196,8 +196,10 @@ def _known() -> dict[Any, Any]:
 
 
 def _copied(value: Any) -> Any:
-    """Return a dict with the dicts in it copied: one that is changed in place is noticed."""
-    return {n: _copied(v) for n, v in value.items()} if isinstance(value, Mapping) else value
+    """Return a dict with what it has in it copied: what is changed in place is noticed."""
+    if isinstance(value, Mapping):
+        return {name: _copied(inner) for name, inner in value.items()}
+    return [*value] if isinstance(value, list) else value
 
 
 def configured() -> Mapping[str, Any]:

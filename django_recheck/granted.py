@@ -21,7 +21,7 @@ from .records import Grant, Item, clock
 logger = logging.getLogger("django_recheck")
 
 Held = tuple[Grant, Receiver[..., Any]]
-LONGEST: Final = 0.1
+PATIENCE: Final = 0.1
 """Seconds after which what isn't begun is given back, in the middle of another one's pass."""
 
 
@@ -37,7 +37,7 @@ class Granted:
         self._left = deque(sorted(grants, key=lambda held: held[0].attempts))
         fresh = [held for held in self._left if not held[0].attempts]
         self._mutex = threading.Lock()
-        self._timer = threading.Timer(LONGEST, self.give_back)
+        self._timer = threading.Timer(PATIENCE, self.give_back)
         self._timer.daemon = True
         self.returned = 0
         """How many were given back."""
@@ -59,7 +59,7 @@ class Granted:
     def row(self, item: Item) -> Model | None:
         """Hand out the row of an item, None if its pass must read it."""
         row = self._rows.pop(item, None)
-        return row if clock() - self._read < ahead.LONGEST else None
+        return row if clock() - self._read < ahead.FRESH else None
 
     def give_back(self) -> None:
         """Let others have what isn't begun. Where Redis doesn't answer its leases end."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,7 +17,7 @@ from redis.exceptions import ResponseError
 
 from . import dispatch, handover, outage, receivers, store, transactions, views
 from .exceptions import NewerRecord
-from .granted import Granted, Held
+from .granted import Granted
 from .outbox import replay
 from .outcome import Outcome
 from .records import Grant, Item, clock
@@ -204,11 +204,23 @@ class Drain:
             current.drained()
 
     def _run(self, items: Sequence[Item]) -> None:
-        granted = Granted(self._claimed(items))
-        try:
+        found = [(item, receivers.named(item.receiver)) for item in items]
+        known = [(item, receiver) for item, receiver in found if receiver]
+        self._not_run(len(found) - len(known))
+        claimed = store.current().claim_many([(item, r.options) for item, r in known])
+        pairs = list(zip(known, claimed, strict=True))
+        granted = Granted((one, r) for (_, r), one in pairs if isinstance(one, Grant))
+        try:  # from here on nothing may go without being given back
+            for (item, receiver), one in pairs:
+                if not isinstance(one, Grant):
+                    self._note_refused(receiver, item, one)
             while not self._ending() and (held := granted.take()) is not None:
                 began = clock()
                 grant, receiver = held
+                if (heir := handover.heir(receiver, grant)) is not None:
+                    handover.give(receiver, grant, heir)
+                    self._not_run(1)
+                    continue
                 row = granted.row(grant.item)
                 hold = Hold(receiver, grant, stopping=self._ending, row=row)
                 self._note_end(grant.item, hold.run())
@@ -220,28 +232,19 @@ class Drain:
                 self._ripe.alone()
                 self._not_run(granted.returned)
 
-    def _claimed(self, items: Sequence[Item]) -> Iterator[Held]:
-        """Claim items, and yield those that are to be run."""
-        found = [(item, receivers.named(item.receiver)) for item in items]
-        known = [(item, receiver) for item, receiver in found if receiver]
-        self._not_run(len(found) - len(known))
-        claimed = store.current().claim_many([(item, r.options) for item, r in known])
-        for (item, receiver), grant in zip(known, claimed, strict=True):
-            ended = None
-            if isinstance(grant, Grant):
-                if (heir := handover.heir(receiver, grant)) is None:
-                    yield grant, receiver
-                    continue
-                handover.give(receiver, grant, heir)
-            elif isinstance(grant, ResponseError):
-                with self._mutex:
-                    self._problems[item.receiver] = f"{item.text} can't be run: {grant}"
-            else:
-                ended = not_granted(receiver, item, grant)
-            if ended is None:
-                self._not_run(1)
-            else:
-                self._note_end(item, ended)
+    def _note_refused(
+        self, receiver: receivers.Receiver[..., Any], item: Item, why: str | Exception
+    ) -> None:
+        ended = None
+        if isinstance(why, ResponseError):
+            with self._mutex:
+                self._problems[item.receiver] = f"{item.text} can't be run: {why}"
+        else:
+            ended = not_granted(receiver, item, why)
+        if ended is None:
+            self._not_run(1)
+        else:
+            self._note_end(item, ended)
 
     def _not_run(self, number: int) -> None:
         with self._mutex:

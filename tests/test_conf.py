@@ -259,6 +259,10 @@ def test_c33_settings_are_read_live() -> None:
         assert note.options.ttl == 8
         changing["RECEIVERS"]["live"]["MAX_PASSES"] = 3
         assert note.options.max_passes == 3
+        changing["BACKOFF"] = [1, 2]
+        assert note.options.backoff[1] == 2
+        changing["BACKOFF"][1] = 3
+        assert note.options.backoff[1] == 3
         changing["TTL"] = "wrong"
         with pytest.raises(ImproperlyConfigured, match="TTL"):
             _ = note.options.ttl

@@ -95,7 +95,7 @@ def test_what_waits_beside_a_slow_pass_is_run_by_another_worker() -> None:
 
 def test_what_is_given_back_was_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     many = receiver(lambda key: None)
-    monkeypatch.setattr(granted, "LONGEST", 60)
+    monkeypatch.setattr(granted, "PATIENCE", 60)
     held = Granted(claimed(many, 3))
     assert counts() == (3, 0)
     taken = held.take()
@@ -112,6 +112,21 @@ def test_what_isnt_begun_is_given_back_in_time() -> None:
     assert held.take()
     until(lambda: counts() == (1, 2))
     assert held.take() is None
+
+
+def test_what_raises_on_the_way_strands_nothing() -> None:
+    class Stopped(Exception): ...
+
+    def progress(item: Item, ended: Any) -> None:
+        if ended.outcome is Outcome.DEAD:
+            raise Stopped
+
+    many, current = receiver(lambda key: None), store.current()
+    many.recheck_many(range(7))
+    current.client.hset(current.keys_of(Item("many", "3"))[0], "3", "broken")
+    with pytest.raises(Stopped):
+        worker.drain(progress=progress)
+    assert counts() == (0, 3), "those that were claimed beside it"
 
 
 def test_without_a_thread_for_that_one_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +146,7 @@ def test_what_failed_before_is_run_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     for grant, _ in claimed(many, 2):
         store.current().finish(grant, "failed", many.options)
     time.sleep(0.01)
-    monkeypatch.setattr(granted, "LONGEST", 60)
+    monkeypatch.setattr(granted, "PATIENCE", 60)
     held = Granted(claimed(many, 4))
     keys = [taken[0].item.text for taken in iter(held.take, None)]
     assert keys in (["2", "3", "0"], ["2", "3", "1"])
@@ -150,6 +165,25 @@ def test_one_that_was_lost_meanwhile_is_owed_a_pass() -> None:
     assert (view.state, view.record and view.record.attempts) == ("due", 2)
 
 
+def test_giving_back_twice_is_no_attempt() -> None:
+    """Its reply may be lost on the way, and the second copy finds what it asks for."""
+    many, current = receiver(lambda key: None), store.current()
+    held = claimed(many, 2)
+    current.unbegun([grant for grant, _ in held])
+    Granted(held).close()
+    due = views.page(current, "many", "due")
+    assert [view.record and view.record.attempts for view in due] == [0, 0]
+
+
+def test_what_refuses_to_be_given_back_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    many, current = receiver(lambda key: None), store.current()
+    held = Granted(claimed(many, 2))
+    due = current.keys_of(Item("many", "1"))[2]
+    current.client.set(due, "no index")
+    held.close()
+    assert [record.getMessage()[:6] for record in caplog.records] == ["many 0", "many 1"]
+
+
 # Rows
 
 
@@ -160,9 +194,9 @@ def seen() -> list[tuple[int, str]]:
 
 @pytest.fixture
 def following(seen: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(granted, "LONGEST", 60)  # however slow this machine is
+    monkeypatch.setattr(granted, "PATIENCE", 60)  # however slow this machine is
     monkeypatch.setattr(ripe, "SHARE", 60)
-    monkeypatch.setattr(ahead, "LONGEST", 60)
+    monkeypatch.setattr(ahead, "FRESH", 60)
 
     def make(**options: Any) -> Receiver[..., Any]:
         @recheck(name="rows", dispatch="worker", **options)
@@ -200,7 +234,7 @@ def test_a_row_that_waited_is_read_again(
     seen: list[tuple[int, str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ahead, "LONGEST", 0)
+    monkeypatch.setattr(ahead, "FRESH", 0)
     following()
     worker.drain()
     assert seen[-2:] == [(seen[-1][0], "changed")] * 2

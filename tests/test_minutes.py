@@ -69,8 +69,11 @@ def test_what_was_claimed_and_given_back_unbegun_is_no_pass() -> None:
     grants = [grant for grant in found if isinstance(grant, Grant)]
     assert current.unbegun(grants[1:]) == []
     assert counted() == (2, 1)
-    assert current.unbegun(grants[1:]) == grants[1:], "not the caller's any more"
+    assert current.unbegun(grants[1:]) == [], "a copy that comes late finds what it asks for"
     assert counted() == (2, 1)
+    assert isinstance(current.claim(grants[1].item, OPTIONS), Grant)
+    assert current.unbegun(grants[1:]) == grants[1:], "not the caller's any more"
+    assert counted() == (2, 2)
 
 
 def test_a_holds_own_events_are_counted() -> None:

@@ -7,7 +7,7 @@
 -- place, '' if nobody is.
 -- Replies: AGAIN fence pass count attempts own events 0 broken | DONE | REQUEUED | PENDING | FAILED | DEAD, these with
 -- broken | LOST (no write).
--- Twice: a stored pass + 1 repeats AGAIN; any other mismatch is LOST, and nothing is written.
+-- Twice: a stored pass + 1 repeats AGAIN, an `unbegun` finds its item PENDING; any other mismatch is LOST, no write.
 -- Death after it: after AGAIN the lease ends and the item is taken over; after the others nothing is held.
 local TOKEN, PASS, LEASE, TOLD = ARGV[3], tonumber(ARGV[5]), tonumber(ARGV[7]), ARGV[18]
 local r, at, why = load(ITEM)
@@ -22,6 +22,7 @@ end
 
 if why == 'newer' then return {'LOST'} end
 if not r or r.token ~= TOKEN or r.fence ~= ARGV[4] then
+  if ARGV[6] == 'unbegun' and r and r.token == '-' and at.due then return say('PENDING', at) end -- what it asks for
   if held ~= TOKEN then return {'LOST'} end
   r = r or blank() -- the lock is ours, its record isn't: a flag may have gone with it
   adopt(r, TOKEN)
