@@ -143,6 +143,11 @@ def unwelcome(error: Exception) -> bool:
     return isinstance(error, (AuthenticationError, AuthorizationError, NoPermissionError))
 
 
+def full(error: Exception) -> bool:
+    """Return whether a server has no memory left for what was to be written."""
+    return "used memory > 'maxmemory'" in str(error)
+
+
 def failure(error: Exception) -> str:
     """Return a clause that says how a server failed: whether it is away, or refuses."""
     said = f"{type(error).__name__}: {error}"

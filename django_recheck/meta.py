@@ -9,10 +9,10 @@ from typing import Any
 
 from django.core.cache import caches
 from django.core.exceptions import ImproperlyConfigured
-from redis.exceptions import NoPermissionError
+from redis.exceptions import NoPermissionError, ResponseError
 
 from . import conf
-from .connection import Call, Connection, text
+from .connection import Call, Connection, full, text
 from .namespace import Namespace
 from .records import FORMAT
 
@@ -60,14 +60,27 @@ class Meta(Connection, Namespace):
         if self.known:
             return
 
-        *_, stored = self.ask(
-            ("HSETNX", self.meta, "shards", self.shards),
-            ("HSETNX", self.meta, "format", FORMAT),
-            ("HMGET", self.meta, "shards", "format"),
-        )
+        stored = self._written()
         if not self._fits(*map(text, stored)):
             self.ask(("HSET", self.meta, "shards", self.shards))
         self.known = True
+
+    def _written(self) -> list[bytes | None]:
+        """Return the shard count and the format, as they stand there or are written now."""
+        look = ("HMGET", self.meta, "shards", "format")
+        try:
+            *_, stored = self.ask(
+                ("HSETNX", self.meta, "shards", self.shards),
+                ("HSETNX", self.meta, "format", FORMAT),
+                look,
+            )
+        except ResponseError as error:
+            if not full(error):
+                raise
+            (stored,) = self.ask(look)
+            if not all(stored):
+                raise
+        return list(stored)
 
     def look_at_format(self) -> None:
         """Compare as ``check_format`` does, and write nothing: for those that only look.
@@ -102,15 +115,27 @@ class Meta(Connection, Namespace):
         return bool(self.untold([what]))
 
     def untold(self, names: Sequence[str]) -> list[str]:
-        """Return of what nobody has told for an hour: whoever asks tells of it now."""
+        """Return of what nobody has told for an hour: whoever asks tells of it now.
+
+        On a full server it isn't known, and nobody does.
+        """
         keys = [f"{self.meta}:{name}" for name in names]
         self.told.update(keys)
-        replies = self.ask(*(("SET", key, 1, "NX", "EX", 3600) for key in keys)) if keys else []
+        replies = self._note(*(("SET", key, 1, "NX", "EX", 3600) for key in keys)) if keys else []
         return [name for name, first in zip(names, replies, strict=True) if first]
 
     def drained(self) -> None:
         """Write down, by the server's clock, that a drain has come to its end."""
-        self.ask(("HSET", self.meta, "drained", int(self.now())))
+        self._note(("HSET", self.meta, "drained", int(self.now())))
+
+    def _note(self, *commands: Sequence[Any]) -> list[Any]:
+        """Write what only people read. A full server takes no notes, and must be drained, too."""
+        try:
+            return self.ask(*commands)
+        except ResponseError as error:
+            if not full(error):
+                raise
+            return [None] * len(commands)
 
     def now(self) -> float:
         """Return the server's time in seconds."""

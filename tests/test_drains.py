@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from redis.exceptions import NoPermissionError
+from redis.exceptions import NoPermissionError, ResponseError
 
 from django_recheck import Outcome, Receiver, conf, recheck, store, views, worker
 from django_recheck.records import Grant, Item, pack
 from tests.app import models
-from tests.servers import running
+from tests.servers import apart, running
 from tests.test_worker import end_lease
 
 EVENT = pack([b'["","",""]', b"", b"", b"[null,null,{},{},null]"])
@@ -155,3 +155,22 @@ def test_a_drain_in_a_testcase_leaves_its_transaction_alone(
         drained(look).recheck_many([1])
     assert worker.drain().outcomes == {Outcome.RAN: 1}
     assert seen == [True]
+
+
+def test_a_full_server_is_drained_by_who_has_just_begun(settings: Any) -> None:
+    """The note that it was drained isn't taken, and who has never heard of the server reads it."""
+    with apart(settings) as server, server.client as client:
+        receive = drained(lambda recheck_pass: None)
+        receive.recheck_many([1, 2])
+        client.config_set("maxmemory", "1")
+        store.forget()
+        assert worker.drain().outcomes == {Outcome.RAN: 2}
+        assert store.current().last_drain() is None
+        assert views.counts(store.current()) == {}
+
+
+def test_a_full_server_that_was_never_used_says_so(settings: Any) -> None:
+    with apart(settings) as server, server.client as client:
+        client.config_set("maxmemory", "1")
+        with pytest.raises(ResponseError, match="maxmemory"):
+            worker.drain([ITEM.receiver])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from redis.exceptions import AuthenticationError
 
+from django_recheck import store, views
 from django_recheck.watch import Watch
 from tests.servers import Server, apart, running
 from tests.watch.watching import noting, until, watching
@@ -48,6 +49,29 @@ def test_it_goes_on_when_redis_is_back(
             assert watched.raised is None
     assert told(caplog, "Redis doesn't answer") == told(caplog, "Redis is back") == 1
     assert not told(caplog, "No hints"), "nobody forbids them"
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_it_drains_a_server_that_is_full(
+    settings: Any, caplog: pytest.LogCaptureFixture, later: bool
+) -> None:
+    """What is done is gone, and so it is of use there above all; only no note is taken of it."""
+    with apart(settings, BREAKER=0) as server, server.client as client:
+        receive, keys = noting()
+        receive.recheck_many([1, 2])
+        store.current().client.sadd(store.current().lane("gone", 0).keys[4], "gone")
+        if later:
+            receive.recheck_many([3])
+            client.config_set("maxmemory", "1")
+        else:
+            store.forget()
+            client.config_set("maxmemory", "1")
+        with watching(bound=0.05, noted=0.05) as watched:
+            until(lambda: len(keys) == 2 + later)
+            until(lambda: not views.counts(store.current(), ["watched"])["watched"].running)
+            looks = watched.looks
+            until(lambda: watched.looks > looks + 5)
+    assert not told(caplog, "Redis refuses")
 
 
 def test_it_waits_for_a_redis_that_starts_later(
