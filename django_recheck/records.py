@@ -19,6 +19,8 @@ from typing import Any, Final
 from .exceptions import NewerRecord, RecordError
 
 FORMAT: Final = 1
+PAUSE: Final = b"\xffpaused"
+"""The field of a lane's hash that says since when a person lets it wait. No item has that name."""
 
 
 def pack(texts: Iterable[bytes]) -> bytes:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .connection import text
 from .meta import digits
 from .namespace import Lane
-from .records import Item
+from .records import PAUSE, Item
 from .views import Part, View, by, looking, view_of
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _counting(lane: Lane, now: float) -> Iterator[Sequence[Any]]:
     for moment in (this, late):
         yield from (("ZCOUNT", key, "-inf", moment) for key in (running, due))
     yield ("ZRANGE", due, 0, 0, "WITHSCORES")
-    yield ("HEXISTS", state, "paused")
+    yield ("HEXISTS", state, PAUSE)
 
 
 def _added(before: Numbers | None, replies: Sequence[Any]) -> Numbers:

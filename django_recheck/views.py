@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .connection import text
 from .exceptions import NewerRecord, RecordError
 from .namespace import Lane
-from .records import Item, Record, seen
+from .records import PAUSE, Item, Record, seen
 
 if TYPE_CHECKING:
     from .store import Store
@@ -82,7 +82,7 @@ def counts(store: Store, names: Sequence[str] = ()) -> dict[str, Counts]:
         for command in (
             *(("ZCARD", key) for key in lane.keys[1:4]),
             ("ZRANGE", lane.keys[2], 0, 0, "WITHSCORES"),
-            ("HEXISTS", lane.keys[0], "paused"),
+            ("HEXISTS", lane.keys[0], PAUSE),
         )
     ]
     replies = store.ask(*commands, raising=False) if lanes else []

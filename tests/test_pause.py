@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 
 from django_recheck import Outcome, Receiver, recheck, store, views, worker
 from django_recheck.records import Grant, Item, pack
@@ -50,3 +52,20 @@ def test_a_pause_without_items_leaves_nothing_when_it_ends(rebuild: Receiver[...
     assert views.counts(current) == {"rebuild": views.Counts(paused=True)}
     current.pause(["rebuild"], paused=False)
     assert views.receivers(current) == []
+
+
+def test_a_key_may_be_the_word_for_it(rebuild: Receiver[..., Any], calls: list[Any]) -> None:
+    """A person types ``paused``, which is looked for as a text, too, not only as a key."""
+    current = store.current()
+    current.pause(["rebuild"])
+    rebuild.recheck_many(["paused"])
+    call_command("recheck_run", "--receiver", "rebuild", "--key", "paused", stdout=StringIO())
+    items = [Item("rebuild", "paused"), Item("rebuild", '"paused"')]
+    assert [view.state for view in views.items(current, items)] == ["idle", "due"]
+    for what in (current.retry, current.discard, current.release):
+        assert what([(items[0], views.items(current, items)[0].seen)]) == ["GONE"]
+    assert views.counts(current)["rebuild"].paused
+    current.pause(["rebuild"], paused=False)
+    call_command("recheck_run", "--receiver", "rebuild", "--key", "paused", stdout=StringIO())
+    assert calls == ["paused"]
+    assert views.counts(current) == {}

@@ -5,8 +5,10 @@ local STATE, RUNNING, DUE, DEAD, LANES = unpack(KEYS, 1, 5)
 local LANE, ITEM = ARGV[1], ARGV[2]
 local TIME = redis.call('TIME')
 local now = TIME[1] * 1000 + math.floor(TIME[2] / 1000)
--- A person may pause a lane: events are recorded and wait. No item is called `paused`: its text would be JSON.
-local PAUSED = redis.call('HEXISTS', STATE, 'paused') == 1
+-- A person may pause a lane: events are recorded and wait. It stands among the items under a name that is no text, so
+-- that no item has it, whatever a person types.
+local PAUSE = '\255paused'
+local PAUSED = redis.call('HEXISTS', STATE, PAUSE) == 1
 
 -- The record, or nil and why (absent, newer, broken); then where the item stands.
 local function load(item)

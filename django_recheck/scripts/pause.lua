@@ -4,8 +4,8 @@
 -- Twice: no effect beyond the first. Death after it: nothing is held by the caller.
 if ARGV[3] == '1' then
   redis.call('SADD', LANES, LANE)
-  return redis.call('HSETNX', STATE, 'paused', now)
+  return redis.call('HSETNX', STATE, PAUSE, now)
 end
-local changed = redis.call('HDEL', STATE, 'paused')
+local changed = redis.call('HDEL', STATE, PAUSE)
 if redis.call('EXISTS', STATE) == 0 then redis.call('SREM', LANES, LANE) end
 return changed

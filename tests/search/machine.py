@@ -19,7 +19,7 @@ import redis
 from django_recheck import conf, connection, store
 from django_recheck.exceptions import RecordError
 from django_recheck.namespace import Lane
-from django_recheck.records import Grant, Item, Record, pack
+from django_recheck.records import PAUSE, Grant, Item, Record, pack
 
 NOW = 1_000_000_000
 LEASE = 30_000
@@ -167,7 +167,7 @@ def look(pipe: Any, keys: Sequence[str], item: str) -> None:
         pipe.zscore(index, item)
     pipe.sismember(lanes, "r")
     pipe.get(fence)
-    pipe.hexists(hashed, "paused")
+    pipe.hexists(hashed, PAUSE)
 
 
 PUT = """
@@ -181,7 +181,7 @@ for i = 2, 4 do
 end
 if ARGV[8] ~= '' then redis.call('SADD', KEYS[5], ARGV[8]) end
 if ARGV[9] ~= '0' then redis.call('SET', KEYS[7], ARGV[9]) end
-if ARGV[10] ~= '0' then redis.call('HSET', KEYS[1], 'paused', 1) end
+if ARGV[10] ~= '0' then redis.call('HSET', KEYS[1], '\\255paused', 1) end
 """
 
 
